@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import kingdom.mq
-from bench import mq_clients
+from bench import homes, mq_clients
+from bench.figures import median
 from bench.mq_brokers import AGAINST, Bean, beanstalkd
-from bench.mq_peers import BACKLOG, Peer, missing, table
+from bench.mq_peers import BACKLOG, BODY, Peer, missing, table
 from bench.mq_stores import opened
 from kingdom.disk.atomic import Durability
 from kingdom.mq.message_format import Draft
@@ -223,9 +228,12 @@ THREADED = (SYNCED, UNSYNCED, BEANSTALKD)
 """The library from several threads, beside what a program would talk to instead."""
 GOALS = {"publish": 5.0, "take+ack": 5.0}
 REASON = (
-    "threads of one Python program run in turns, and a take is synced as an ack is, since its OK answer promises the "
-    "disk (beanstalkd syncs the delete alone)"
+    "threads of one Python program run in turns: what its processor time allows if no sync took any time is below the "
+    "goal (the table of processor time); and a take is synced as an ack is, since its OK answer promises the disk "
+    "(beanstalkd syncs the delete alone)"
 )
+THREADS, EACH = 16, 200
+COSTS = "Processor time of one message in µs, nothing synced, and how many a second one interpreter can do at most"
 
 
 def run(quick: bool) -> dict[str, Any]:
@@ -242,4 +250,82 @@ def run(quick: bool) -> dict[str, Any]:
         "rows": rows,
         **found,
         "clients": several,
+        "tables": [costs(1 if quick else 5)],
     }
+
+
+def costs(rounds: int) -> dict[str, Any]:
+    """Return what a message costs the one processor that the threads of a Python program have together."""
+    group = THREADS
+    cases: dict[str, Callable[[], tuple[float, float]]] = {
+        f"{THREADS} threads hand over to one another, once and twice": _handing_over,
+        "the engine without a disk": lambda: _of_engine("memory", group),
+        f"the engine on sqlite, {group} calls for a commit": lambda: _of_engine("sqlite", group),
+        f"kingdom.mq.open on sqlite, {THREADS} threads": _of_session,
+    }
+    found = {case: [measured() for _ in range(rounds)] for case, measured in cases.items()}
+    rows = {}
+    for case, times in found.items():
+        both = [median([time[part] for time in times]) * 1e6 for part in (0, 1)]
+        rows[case] = [f"{cost:.0f} ({1e6 / cost:,.0f}/s)" for cost in both]
+    return {"title": COSTS, "columns": ["publish", "take+ack"], "rows": rows}
+
+
+def _handing_over() -> tuple[float, float]:
+    """One thread wakes all others, and so on: the least for threads that are answered together."""
+    waiting = [threading.Lock() for _ in range(THREADS)]
+    for lock in waiting:
+        lock.acquire()
+    arrivals = count(1)
+
+    def call(own: threading.Lock) -> None:
+        for _ in range(EACH):
+            if next(arrivals) % THREADS:
+                own.acquire()
+            else:
+                for lock in waiting:
+                    if lock is not own:
+                        lock.release()
+
+    once = _in_threads(lambda number: call(waiting[number]))
+    return once, 2 * once
+
+
+def _of_engine(backend: str, group: int) -> tuple[float, float]:
+    engine = opened(backend, homes.folder(), "process")
+    engine.queues.declare("bench")
+    times = THREADS * EACH
+    began = time.process_time()
+    for _ in range(times // group):
+        for _ in range(group):
+            engine.publish("bench", Draft(BODY))
+        engine.commit()
+    published = time.process_time()
+    for _ in range(times // group):
+        held = [engine.lease("bench", "c")[0] for _ in range(group)]
+        engine.commit()
+        for leased in held:
+            engine.ack(leased.message_key, leased.lease_id)
+        engine.commit()
+    ended = time.process_time()
+    engine.close()
+    return (published - began) / times, (ended - published) / times
+
+
+def _of_session() -> tuple[float, float]:
+    queue = OurSession(homes.folder(), None, "process")
+    publish = _in_threads(lambda _: [queue.publish(BODY) for _ in range(EACH)])
+    take = _in_threads(lambda _: [queue.take() for _ in range(EACH)])
+    queue.close()
+    return publish, take
+
+
+def _in_threads(work: Callable[[int], object]) -> float:
+    """Return the processor time of one call, of so many by each thread."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    began = time.process_time()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return (time.process_time() - began) / (THREADS * EACH)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import select
+import sqlite3
 import statistics
 import struct
 import subprocess
@@ -17,13 +19,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from bench.figures import Row, percentile, ratio, row
+from bench.figures import Row, interleaved, percentile, ratio, row
+from bench.floors import sync_folder, write_file
 from bench.homes import HOUSE, folder
 from kingdom.mq.client import Client
 
@@ -37,16 +41,16 @@ ABOUT = (
     "sleeps, while requests come at once."
 )
 SHARED = (
-    "one client and the manager have a core each and do not sleep between requests; "
-    "more clients share both cores with the manager and the kernel"
+    "one client and the manager have a core each; with 4 clients an operation took {cost:.0f} µs of processor time, "
+    "manager and client together: {cores} cores do at most {most:,.0f}/s, {gain:.1f} of one client"
 )
 SINGLE = "a multiple of one client's single requests, between which neither side sleeps"
 OWN_FILE = f"each message has a payload file of its own; and it is {SINGLE}"
 REASONS = {
     "process": "the echo itself varies by a factor of two over runs; ours adds the store and its directory operations",
     "filesystem": "files and folders are synced one after the other, the floor appends to one open file",
-    "sqlite": "a commit of SQLite beside one fdatasync",
-    "hybrid": "payload, folder and row are three syncs in a row, the floor has one",
+    "sqlite": "a commit of SQLite beside one fdatasync: see the syncs of one publish, below",
+    "hybrid": "payload, folder and row are three syncs in a row, the floor has one: see the syncs, below",
 }
 _libc = ctypes.CDLL(None, use_errno=True)
 _fork = get_context("fork")
@@ -255,10 +259,21 @@ def echoed_batches(base: str, seconds: float) -> float:
 
 def idle_wakeups(root: Path, seconds: float) -> int:
     """Return how often an idle manager was woken: its voluntary context switches."""
-    (pid,) = [pid for pid in _pids() if str(root.parents[1]) in _environ(pid) and _is_manager(pid)]
+    pid = _manager_of(root)
     before = _switches(pid)
     select.select([], [], [], seconds)
     return _switches(pid) - before
+
+
+def _manager_of(root: Path) -> int:
+    (pid,) = [pid for pid in _pids() if str(root.parents[1]) in _environ(pid) and _is_manager(pid)]
+    return pid
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return what a process and our children that have ended have used of the processor."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 + ended.ru_utime + ended.ru_stime
 
 
 def _pids() -> list[int]:
@@ -291,8 +306,53 @@ def run(quick: bool) -> dict[str, Any]:
                     base, root, backend, durability, rounds, calls if durability == "process" else calls // 3
                 )
                 rows += _throughputs(base, root, backend, durability, seconds, max(2, rounds // 2))
+    rows += _syncs(rounds, calls // 3)
     rows.append(_idle(2.0 if quick else 10.0))
     return {"title": "The queue's mailbox", "about": ABOUT, "rows": rows}
+
+
+def _syncs(rounds: int, calls: int) -> list[Row]:
+    """Return what a publish on these stores has to make durable, in raw lines, beside the one fdatasync of the echo."""
+    place = folder()
+    (place / "payloads").mkdir()
+    database = sqlite3.connect(place / "raw.db", isolation_level=None)
+    for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "CREATE TABLE m (body TEXT)"):
+        database.execute(statement)
+    journal = os.open(place / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    names = map(str, count())
+
+    def append() -> None:
+        os.write(journal, BODY.encode())
+        os.fdatasync(journal)
+
+    def commit() -> None:
+        database.execute("INSERT INTO m VALUES (?)", (BODY,))
+
+    def file_and_commit() -> None:
+        write_file(str(place / "payloads"), next(names), power=True)
+        sync_folder(str(place / "payloads"))
+        commit()
+
+    works = {"append": append, "sqlite": commit, "hybrid": file_and_commit}
+    found = interleaved(
+        rounds, {what: lambda work=work: percentile(_times(calls, work), 0.5) * 1000 for what, work in works.items()}
+    )
+    database.close()
+    os.close(journal)
+    return [
+        row(
+            f"the syncs of one publish in raw lines, p50, {what}: {about}",
+            durability="power",
+            goal="",
+            met=None,
+            ours=round(statistics.median(found[what]), 3),
+            unit="ms",
+            floor=round(statistics.median(found["append"]), 3),
+            floor_is="one fdatasync",
+            ratio=round(ratio(found[what], found["append"]), 2),
+        )
+        for what, about in (("sqlite", "a commit"), ("hybrid", "payload, folder and a commit"))
+    ]
 
 
 def _latencies(base: str, root: Path, backend: str, durability: str, rounds: int, calls: int) -> list[Row]:
@@ -334,18 +394,24 @@ def _latencies(base: str, root: Path, backend: str, durability: str, rounds: int
 
 
 def _throughputs(base: str, root: Path, backend: str, durability: str, seconds: float, rounds: int) -> list[Row]:
-    one, four, batched, echo_four, echo_batched = [], [], [], [], []
+    one, four, costs, batched, echo_four, echo_batched = [], [], [], [], [], []
+    pid = _manager_of(root)
     echoes = [lambda number=number: Echo(base, f"client-{number}") for number in range(CLIENTS)]
     for _ in range(rounds):
         one.append(at_once([lambda: Rounds(root)], seconds))
         echo_four.append(at_once(echoes, seconds))
+        before = _processor_seconds(pid)
         four.append(at_once([lambda: Rounds(root)] * CLIENTS, seconds))
+        costs.append((_processor_seconds(pid) - before) / (four[-1] * seconds))
         echo_batched.append(echoed_batches(base, seconds))
         batched.append(batches(root, seconds))
     least = 6 if backend == "filesystem" else 15
+    cost, cores = statistics.median(costs), os.cpu_count() or 1
+    most = cores / cost
+    shared = SHARED.format(cost=cost * 1e6, cores=cores, most=most, gain=most / statistics.median(one))
     rows = []
     for what, found, floor, times, reason in (
-        (f"{CLIENTS} clients", four, echo_four, 2, SHARED),
+        (f"{CLIENTS} clients", four, echo_four, 2, shared),
         (f"batches of {BATCH}", batched, echo_batched, least, SINGLE if backend == "sqlite" else OWN_FILE),
     ):
         gain = ratio(found, one)

@@ -1,10 +1,11 @@
 """Why something in a queue has to wait, and why nothing runs: read from the files, told in a sentence.
 
-`why` and `status` show it, and the hall's page.
+`why` and `status` show it, and the hall's page, which tells it in the reader's language: so every sentence is `Said`.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,12 +23,25 @@ from kingdom.records.messages import Event
 from kingdom.rules import gate, routing
 from kingdom.rules.gate import Gate, Work
 from kingdom.times import clock_of, rests_until
-from kingdom.words import count, duration, one_line, time_apart
+from kingdom.words import Said, count, duration, one_line, time_apart
 
 LONGEST = 300
 LEAST_WAIT_SECONDS = 2.0
 """What has waited for less is not worth a line."""
 MOST_NAMED = 3
+SHAPES = (
+    ("attempt_failed", re.compile(r"attempt (?P<attempt>\d+) failed: (?P<why>.+)", re.DOTALL)),
+    ("attempt_over", re.compile(r"attempt (?P<attempt>\d+) failed")),
+    ("an_attempt", re.compile(r"an attempt failed")),
+    ("account_rests", re.compile(r"the account (?P<account>\S+) has reached its limit and pauses until (?P<at>\S+)")),
+    ("account_probed", re.compile(r"(?P<task>\S+) tests whether the account (?P<account>\S+) works again")),
+    ("budget_used", re.compile(r"its budget of (?P<most>\S+) (?P<unit>\S+) is used up")),
+    ("cancelled_by", re.compile(r"cancelled by (?P<by>\S+)")),
+    ("timeout", re.compile(r"timeout: it took (?P<seconds>\d+) s \((?P<rule>.+)\)")),
+    ("no_result", re.compile(r"no result \((?P<how>[^)]*)\): (?P<said>.+)")),
+    ("no_reason", re.compile(r"failed without a reason")),
+)
+"""Sentences of ours that lie in files, as text: by its shape each is known."""
 
 
 class Waits(NamedTuple):
@@ -62,32 +76,37 @@ class Reasons:
         if working := view.at_work():
             named = ", ".join(one_line(task) for task in working[:MOST_NAMED])
             more = f" and {len(working) - MOST_NAMED} more" if len(working) > MOST_NAMED else ""
-            return Now("working", f"{count(len(working), 'task is', 'tasks are')} worked on: {named}{more}")
+            line = f"{count(len(working), 'task is', 'tasks are')} worked on: {named}{more}"
+            return Now("working", Said("works", line, count=len(working), tasks=named))
         if missing:
             does_not = "do not run" if len(missing) > 1 else "does not run"
-            return Now("stopped", f"nothing runs: {' and '.join(missing)} {does_not}; {self._starts(missing[0])}")
+            line = f"nothing runs: {' and '.join(missing)} {does_not}; {self._starts(missing[0])}"
+            return Now("stopped", Said("stopped", line, roles=", ".join(missing), command=self._how_to(missing[0])))
         if waiting:
             first = waiting[0]
-            return Now("waiting", f"nothing runs: {one_line(first.id)} waits: {first.why}")
+            line = f"nothing runs: {one_line(first.id)} waits: {first.why}"
+            return Now("waiting", Said("held", line, id=one_line(first.id), why=first.why))
         if view.questions:
             asked = f"{one_line(view.questions[0])} asks" if len(view.questions) == 1 else f"{len(view.questions)} ask"
-            return Now("asking", f"nothing runs: {asked} a person")
+            line = f"nothing runs: {asked} a person"
+            return Now("asking", Said("asks", line, count=len(view.questions), task=one_line(view.questions[0])))
         if view.next_run is not None:
             run = view.next_run
-            due = f"{one_line(run.get('schedule'))} runs in {time_apart(run['next'], view.taken_at)}"
-            return Now("idle", f"nothing runs, and nothing waits; {due}")
-        return Now("idle", "nothing runs, and nothing waits")
+            schedule, at = one_line(run.get("schedule")), run["next"]
+            line = f"nothing runs, and nothing waits; {schedule} runs in {time_apart(at, view.taken_at)}"
+            return Now("idle", Said("idle_until", line, schedule=schedule, at=str(at)))
+        return Now("idle", Said("idle", "nothing runs, and nothing waits"))
 
     def waiting(self, view: Picture) -> Iterator[Waits]:
         """Yield what has to wait: the first tasks that nobody works on, then what has been longest in pending."""
         for task in view.under_way:
             if not view.is_at_work(task):
                 later = rests_until(task.get("not_before"), view.taken_at)
-                why = one_line(task.get("waits_because") or "an attempt failed", LONGEST)
                 if later is None:
                     why = self.because("tasks", task["id"])
                 else:
-                    why = f"{why}; it goes on in {duration(later - view.taken_at)}"
+                    held, seconds = kept(task.get("waits_because") or "an attempt failed"), later - view.taken_at
+                    why = Said("goes_on", f"{held}; it goes on in {duration(seconds)}", why=held, seconds=seconds)
                 yield Waits("tasks", task["id"], str(task["target_general"]), 0.0, why)
         for waits in view.waiting:
             if waits["seconds"] >= LEAST_WAIT_SECONDS:
@@ -99,14 +118,16 @@ class Reasons:
         try:
             found = find(self._places, name, (kind,))
         except NoSuchThing:
-            return "it has just been taken"
+            return Said("taken", "it has just been taken")
         if kind == "events":
             return self.of_event(found)
         if kind == "tasks":
             return self.of_task(found)
         role = "envoy" if kind == "messages" else "king"
         nobody = self.keeps_messages() if kind == "messages" else self._does_not_run("king")
-        return nobody or one_line(found.get("refused_because") or f"the {role} has not come to it yet", LONGEST)
+        if nobody is None and (refused := found.get("refused_because")):
+            return kept(refused)
+        return nobody or Said("not_yet", f"the {role} has not come to it yet", role=role)
 
     def keeps_messages(self) -> str | None:
         """Return what keeps all messages from being posted; None when nothing does."""
@@ -121,54 +142,89 @@ class Reasons:
             return nobody
         event = valid_event(found)
         if event is None:
-            return "the king has not read it yet, and will move it to dead/, because it is not a valid event"
+            bad = "the king has not read it yet, and will move it to dead/, because it is not a valid event"
+            return Said("bad_event", bad)
+        free = Said("free", "the king has not come to it yet; nothing holds it")
         if event.is_answer or event.task_id is not None:
-            return "the king has not come to it yet; nothing holds it"
+            return free
         table = routing.table(manifests.installed(self._places)[0])
         work = Work(event.priority, event.is_chat, table.needs_model(table.route(event)))
         held = gate_now(self._places).holds_because(work)
         if held is None:
-            return "the king has not come to it yet; nothing holds it"
-        return f"{held} (its own priority is {event.priority})"
+            return free
+        said = f"{held} (its own priority is {event.priority})"
+        return Said("held_event", said, why=held, priority=event.priority)
 
     def of_task(self, found: Found) -> str:
         """Return what a task waits for, or who works on it."""
         general = one_line(found.get("target_general"))
-        return self.holds_task(found) or f"{general} is about to start a soldier or to report"
+        about_to = f"{general} is about to start a soldier or to report"
+        return self.holds_task(found) or Said("about_to", about_to, general=general)
 
     def holds_task(self, found: Found) -> str | None:
         """Return what a task waits for, or who works on it; None when its general is about to act."""
         places = self._places
         general = str(found.get("target_general"))
         if general not in places.installed_generals():
-            return f"{one_line(general)} is not installed; `{self._command} generals` lists what is"
+            named, command = one_line(general), f"{self._command} generals"
+            missing = f"{named} is not installed; `{command}` lists what is"
+            return Said("not_installed", missing, general=named, command=command)
         if not is_locked(places.lock(general)):
-            return f"{general} does not run; `{self._command} start {general}` starts it"
+            command = f"{self._command} start {general}"
+            return Said("role_off", f"{general} does not run; `{command}` starts it", role=general, command=command)
         if found.state == "pending":
             others = _no_soldier_because(places, found, general)
-            return f"it waits for a soldier: {others}" if others else f"{general} has not taken it yet"
+            not_taken = Said("not_taken", f"{general} has not taken it yet", general=general)
+            return _for_a_soldier(others) if others else not_taken
         if (by := notes.cancelled_by(places, found.id)) is not None:
-            return f"{one_line(by)} has cancelled it, and {general} ends it"
+            ends = f"{one_line(by)} has cancelled it, and {general} ends it"
+            return Said("cancelled", ends, by=one_line(by), general=general)
         if (thread := _goal_of(places, found)) is not None:
             if not is_locked(places.lock("council")):
-                return f"the council does not run; {self._starts('council')}"
-            return f"the council works on it; `{self._command} council thread {thread}` shows what was done"
+                return self._is_off("council")
+            command = f"{self._command} council thread {thread}"
+            return Said("council_works", f"the council works on it; `{command}` shows what was done", command=command)
         if is_locked(places.control_folder(general, found.id) / "lock"):
-            return f"a soldier works on it; `{self._command} attach {found.id}` follows what it prints"
+            command = f"{self._command} attach {found.id}"
+            return Said("soldier_works", f"a soldier works on it; `{command}` follows what it prints", command=command)
         if (later := rests_until(found.get("not_before"), time.time())) is not None:
-            because = one_line(found.get("waits_because") or f"attempt {found.get('attempt')} failed", LONGEST)
-            return f"{because}; it goes on at {clock_of([later])(later)}"
+            held, at = (
+                kept(found.get("waits_because") or f"attempt {found.get('attempt')} failed"),
+                clock_of([later])(later),
+            )
+            return Said("goes_on_at", f"{held}; it goes on at {at}", why=held, at=at)
         if (others := _no_soldier_because(places, found, general)) is not None:
-            return f"it waits for a soldier: {others}"
+            return _for_a_soldier(others)
         return None
 
     def _does_not_run(self, role: str) -> str | None:
         if is_locked(self._places.lock(role)):
             return None
-        return f"the {role} does not run; {self._starts(role)}"
+        return self._is_off(role)
+
+    def _is_off(self, role: str) -> str:
+        said = f"the {role} does not run; {self._starts(role)}"
+        return Said("role_off", said, role=role, command=self._how_to(role))
 
     def _starts(self, role: str) -> str:
-        return f"`{roster.how_to_start(self._places, role, self._command)}` starts it"
+        return f"`{self._how_to(role)}` starts it"
+
+    def _how_to(self, role: str) -> str:
+        return roster.how_to_start(self._places, role, self._command)
+
+
+def kept(text: object) -> str:
+    """Return a reason that lies in a file as one line, as a sentence of ours where it has the shape of one."""
+    line = one_line(text, LONGEST)
+    for code, shape in SHAPES:
+        if (found := shape.fullmatch(line)) is not None:
+            values = {name: kept(part) if name == "why" else part for name, part in found.groupdict().items()}
+            return Said(code, line, **values)
+    return line
+
+
+def _for_a_soldier(why: str) -> str:
+    return Said("no_soldier", f"it waits for a soldier: {why}", why=why)
 
 
 def _talks_in_the_hall(places: Places) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 from kingdom.times import moment
 
@@ -24,6 +25,26 @@ MOST_CHOICES, LONGEST_CHOICE = 10, 75
 """More, or longer ones, are no choices but text."""
 _CHOICE = r"\s*(?:[-*•]|\(?\d{1,2}[.)]|\(?[a-zA-Z][.)])\s+(\S.*?)\s*"
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+class Said(str):
+    """A sentence, and as data what it says: for whoever tells it in another language."""
+
+    #: By which readers know the sentence.
+    code: str
+    #: What stands in it: names, numbers, other sentences.
+    values: Mapping[str, object]
+
+    def __new__(cls, code: str, text: str, **values: object) -> Self:
+        """Return the English text of a sentence together with its code and values."""
+        said = super().__new__(cls, text)
+        said.code, said.values = code, values
+        return said
+
+    def to_json(self) -> dict[str, object]:
+        """Return code and values; a sentence within as its own code and values."""
+        values = {name: part.to_json() if isinstance(part, Said) else part for name, part in self.values.items()}
+        return {"code": self.code, "values": values}
 
 
 def duration(seconds: float) -> str:

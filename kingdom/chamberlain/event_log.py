@@ -206,8 +206,8 @@ def _damaged(file: _Found, counted: int, known_end: int | None) -> Gap:
     """Return the report about a log that was cut or edited: how much of it is gone, and where counting goes on."""
     name = file.path.name
     if known_end is None:
-        what = f"{name} was cut or edited, and nothing that was counted lately is left of {counted} bytes: what its "
-        what += f"{file.size} bytes hold is not counted, as it may have been before"
+        what = f"{name} was cut or edited, and none of the last counted lines is left of {counted} bytes: its "
+        what += f"{file.size} bytes are not counted, since they may have been counted before"
     elif known_end < counted:
         what = f"{name} was cut: {counted - known_end} bytes of {counted} are gone"
     else:

@@ -12,7 +12,7 @@ from kingdom.disk.lock import is_locked
 from kingdom.records import notes, sessions
 from kingdom.records.messages import URGENCY
 from kingdom.records.sessions import Sessions
-from kingdom.runtime.processes import end, end_carriers, soldier_markers, tasks_at_work
+from kingdom.runtime.processes import end_carriers, soldier_markers, tasks_at_work
 from kingdom.runtime.role import Services
 
 
@@ -31,9 +31,10 @@ def kill(services: Services) -> Iterator[Orphans]:
 
     Processes are listed before the locks are looked at: whose lock is free then cannot have just begun.
     """
-    for task, members in tasks_at_work(services.places.home).items():
+    for task in tasks_at_work(services.places.home):
         if not _soldier_runs(services, task):
-            yield Orphans(task, notes.soldier(services.places, task), end(members))
+            ended = end_carriers(soldier_markers(services.places.home, task))
+            yield Orphans(task, notes.soldier(services.places, task), ended)
     rows = Sessions(services.places, services.unsynced)
     dropped = rows.keep_only(lambda task: _soldier_runs(services, task))
     if dropped:

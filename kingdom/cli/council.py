@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,10 +22,20 @@ from kingdom.cli.screen import Table as Grid
 from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.codec import parse_json, read_bytes, read_json_or
 from kingdom.disk.lock import is_locked
-from kingdom.errors import BadFile, BadInput, BadMessage, BadName, Collision, Exit, NoSuchThing, NotRunning
+from kingdom.errors import (
+    BadFile,
+    BadInput,
+    BadMessage,
+    BadName,
+    Collision,
+    Exit,
+    KingdomError,
+    NoSuchThing,
+    NotRunning,
+)
 from kingdom.home import team
 from kingdom.home.places import Places, as_filename, check_name
-from kingdom.records.council import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body
+from kingdom.records.council import LARGEST_DEAD_LETTER, OUTBOXES, listed_rows, original_of, read_body
 from kingdom.records.lookup import find
 from kingdom.records.messages import Event
 from kingdom.runtime.wake import Waker
@@ -188,34 +199,39 @@ def list_letters(in_json: bool) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Put back all of them.")
 def retry(names: Sequence[str], every: bool) -> None:
-    """Put messages back where they came from, byte for byte; they are told anew."""
+    """Put messages back where they came from, byte for byte; agents are told of them again."""
     places = home.own()
     disk = home.disk(places)
-    unusable: list[Unusable] = []
+    failed: list[KingdomError] = []
     for name in _chosen(places, names, every):
-        letter = places.dead_letters / name
         try:
-            agent, original = _came_from(letter)
-        except Unusable as error:
-            unusable.append(error)
-            continue
-        make_folder(places.told(agent))
-        target = places.agent(agent) / original
-        beside = letter.with_suffix(ORIGINAL)
-        if is_there(beside):
-            disk.move(beside, target)
-        else:
-            data = original_of(_body(letter))
-            try:
-                disk.create(target, data)
-            except Collision:
-                # Of a command that was killed here, or another message.
-                if read_bytes(target, LARGEST_DEAD_LETTER) != data:
-                    raise
-        disk.remove(letter)
-        print(f"{agent}/{original} is back")
-    if unusable:
-        raise unusable[0]
+            print(f"{_put_back(places, disk, places.dead_letters / name)} is back")
+        except (BadInput, Collision) as error:
+            failed.append(error)
+    for one in failed[:-1]:
+        print(one, file=sys.stderr)
+    if failed:
+        raise failed[-1]
+
+
+def _put_back(places: Places, disk: Disk, letter: Path) -> str:
+    """Move what a dead letter holds to where it came from, and return that place."""
+    agent, original = _came_from(letter)
+    make_folder(places.told(agent))
+    target = places.agent(agent) / original
+    beside = letter.with_suffix(ORIGINAL)
+    if is_there(beside):
+        disk.move(beside, target)
+    else:
+        data = original_of(_body(letter))
+        try:
+            disk.create(target, data)
+        except Collision:
+            # Of a command that was killed here, or another message.
+            if read_bytes(target, LARGEST_DEAD_LETTER) != data:
+                raise
+    disk.remove(letter)
+    return f"{agent}/{original}"
 
 
 @dlq.command()
@@ -355,16 +371,6 @@ def _thread(places: Places, id: str) -> list[dict[str, Any]]:
 
 def is_named(row: dict[str, Any], id: str) -> bool:
     return id in (row["id"], row["id"].strip("<>"), row["file"], row["file"].removesuffix(ENDING))
-
-
-def listed_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a list that can be read; a kill may have torn the last one."""
-    with suppress(FileNotFoundError), open(path, "rb") as lines:
-        for line in lines:
-            with suppress(ValueError):
-                row = parse_json(line)
-                if isinstance(row, dict) and {"id", "file", "agent", "in_reply_to", "type", "from", "at"} <= row.keys():
-                    yield row
 
 
 def waiting_rows(places: Places) -> Iterator[dict[str, Any]]:

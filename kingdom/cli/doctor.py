@@ -277,14 +277,14 @@ def _engines(places: Places) -> Iterator[Finding]:
 
 
 def _sandbox(places: Places) -> Iterator[Finding]:
-    asked = subprocess.run([sys.executable, "-P", "-m", "kingdom.soldier", "--cage"], capture_output=True, text=True)
+    asked = subprocess.run([sys.executable, "-P", "-m", "kingdom.soldier", "--sandbox"], capture_output=True, text=True)
     missing, _, hides = asked.stdout.partition("\n")
     missing = missing.strip() or (asked.stderr.strip() if asked.returncode else "")
     if missing:
         step = "tasks with text from outside wait for your consent; use a newer kernel"
         yield Finding("warn", "sandbox", f"{one_line(missing)}: soldiers have no sandbox", step)
     elif hides.strip():
-        why = f"{one_line(hides)}: modes and times of files are open to soldiers, and what hides may outlive its task"
+        why = f"{one_line(hides)}: soldiers can change files' modes and times, and what hides may outlive its task"
         yield Finding("warn", "sandbox", why, "let this user have user namespaces or a control group of its own")
     else:
         yield Finding("ok", "sandbox", "available to soldiers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,10 +18,10 @@ from kingdom.cli.commands import Finite
 from kingdom.cli.screen import Column, Section, Table
 from kingdom.errors import BadInput, Exit, KingdomError, NoSuchThing, TookTooLong
 from kingdom.hall import accounts, own_rooms
-from kingdom.hall.base import Connection, Database, Row
+from kingdom.hall.base import Database, Row, Transaction
 from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
-from kingdom.hall.rebuild import Rebuilt, Told
+from kingdom.hall.rebuild import PersistedEvent, Rebuilt
 from kingdom.hall.rebuild import rebuild as rebuild_from
 from kingdom.home import config, dotenv
 from kingdom.home.places import Places
@@ -41,7 +42,7 @@ WITH_IDS = 100
 def hall() -> None:
     """Look at the chat's users and rooms, invite people, and moderate.
 
-    The hall's worker carries out what removes, bans and ends.
+    The hall's worker removes, bans and ends: it has to run.
     """
 
 
@@ -82,8 +83,8 @@ def rooms(in_json: bool) -> None:
 def invite(owner: bool, days: float, uses: int, room: str | None) -> None:
     """Print a link by which somebody can register.
 
-    Who uses the interface instead sends the code at its end as `invite` to /auth/register, or, who has registered
-    before, to /rooms/ROOM/join.
+    A program sends the code at the link's end as `invite` to /auth/register, or to /rooms/ROOM/join for somebody who
+    is registered.
     """
     places = home.find()
     if owner:
@@ -161,14 +162,50 @@ def end_sessions(user: str) -> int:
     return _order("endSessions", f"all sessions of {who['email']} have ended", userId=who["id"])
 
 
+@hall.command(short_help="Give somebody a new password.")
+@click.argument("user")
+def password(user: str) -> None:
+    """Give a USER, by email or ID, a new password, and end all sessions: it is asked for, or read from standard input.
+
+    Gateways end the sessions within seconds.
+    """
+    from kingdom.hall import passwords  # slow to load, and only this needs it
+
+    who = _user(user)
+    new = _new_password()
+    if not passwords.LONG_ENOUGH <= len(new) <= passwords.LONGEST or "\0" in new:
+        least, most = passwords.LONG_ENOUGH, passwords.LONGEST
+        raise BadInput(message=f"a password has {least} to {most} characters; nothing is changed")
+    by = f"{home.user()} on the command line"
+    _ask(lambda db: accounts.set_password(db, who["id"], passwords.hashed(new), by, time.time()))
+    print(f"{who['email']} has a new password, and all sessions have ended.")
+
+
+def _new_password() -> str:
+    """Return what somebody types twice without seeing it, or the first line of a pipe."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    return str(click.prompt("New password", hide_input=True, confirmation_prompt="Once more", err=True))
+
+
 @hall.command(short_help="List who has ordered what, the newest first.")
 @click.option("--most", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
 def audit(most: int) -> None:
     """List who has removed, banned and ended what, the newest first."""
-    rows = _ask(lambda db: db.all("audits", most=most))
+    rows = _ask(lambda db: [{**row, "target": _named(db, row)} for row in db.all("audits", most=most)])
     columns = (Column("when", WITH_IDS), Column("who", shrinks=True), Column("what"), Column("whom or what"))
     found = [(row["at"], one_line(row["ordered_by"]), row["command"], row["target"]) for row in rows]
     _print(columns, found, "nobody has ordered anything")
+
+
+def _named(db: Transaction, ordered: Row) -> str:
+    """Return whom or what an order was about, as people know it; its ID when that is gone."""
+    target = str(ordered["target"])
+    if ordered["command"] == "removeMessage":
+        message = db.one("message_by_id", id=target)
+        return target if message is None else f"{target} in {one_line(message['room'], 40)!r}"
+    found = db.one("room" if ordered["command"] == "keepRoom" else "user_by_id", id=target)
+    return target if found is None else one_line(found.get("email") or repr(one_line(found["name"], 40)))
 
 
 @hall.command(short_help="Write a room as lines of JSON.")
@@ -216,7 +253,7 @@ def rebuild() -> int:
     done = Rebuilt()
     with _database() as database, hall_orders.opened_topics(home.own()) as topics:
         for records in hall_orders.all_records(topics, PERSISTED):
-            events = [Told(f"{record.topic} at {record.position}", record.value) for record in records]
+            events = [PersistedEvent(f"{record.topic} at {record.position}", record.value) for record in records]
             done += rebuild_from(database, events)
     for why in done.refused[:MOST_REFUSALS]:
         click.echo(f"left out: {why}", err=True)
@@ -247,7 +284,7 @@ def _order(name: str, done: str, **facts: str | int) -> int:
     raise TookTooLong(what="answer of the worker", seconds=hall_orders.DONE_SECONDS, hint=hint)
 
 
-def _owner_code(db: Connection) -> str:
+def _owner_code(db: Transaction) -> str:
     """Return the code of a new link by which somebody becomes an owner."""
     return accounts.new_invite(db, accounts.Invitation(accounts.OWNER), 1, OWNER_DAYS * DAY, time.time())
 
@@ -290,7 +327,7 @@ def _gateway(places: Places) -> Mapping[str, Any]:
     return next((said for said in picture.gateways(places) if said["role"] == "gateway"), {})
 
 
-def _ask(work: Callable[[Connection], T]) -> T:
+def _ask(work: Callable[[Transaction], T]) -> T:
     with _database() as database:
         return database.run(work)
 

@@ -27,7 +27,7 @@ ROLE_STYLES = {
 BAD = "bold red"
 COLUMNS = {
     "waiting": ("pending",),
-    "under way": ("dispatched", "in_progress"),
+    "in progress": ("dispatched", "in_progress"),
     "ended": ("completed", "sent", "done"),
     "failed": ("failed",),
     "dead": ("dead",),
@@ -300,7 +300,7 @@ def _council(view: Picture) -> Section:
     numbers = {name: said[name] for name in ("waiting", "retrying", "buried") if isinstance(said.get(name), int)}
     parts = [Part("council  ", "dim"), Part(f"{busy} at work, {count(numbers.get('waiting', 0), 'message')} waiting")]
     if numbers.get("retrying"):
-        parts.append(Part(f", {numbers['retrying']} to be told again", "yellow"))
+        parts.append(Part(f", {numbers['retrying']} to be retried", "yellow"))
     if numbers.get("buried"):
         parts.append(Part(f", {count(numbers['buried'], 'dead letter')}", BAD))
     return Section([Line(parts, indent=0)])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from kingdom.words import table
+from kingdom.words import count, table
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -129,15 +129,22 @@ def fitted(sections: Sequence[Section], seen: Window, rows: int, crop: bool = Fa
 
 
 def _in_brief(sections: Sequence[Section], seen: Window, rows: int, crop: bool) -> list[str]:
-    """Return sections with one row for each line; the first ones take what is left of the window's rows."""
-    blocks = [_laid_out(section, seen, crop, 1) for section in sections]
-    for at, section in enumerate(sections):
+    """Return sections with one row for each line; the first ones take what is left of the window's rows.
+
+    When there is no room for all, the last ones are missing: what people must see would scroll away first. A cropped
+    text says so itself.
+    """
+    blocks, hidden = [_laid_out(section, seen, crop, 1) for section in sections], 0
+    while not crop and len(blocks) > 1 and _rows_of("\n".join(blocks), seen) > rows - bool(hidden):
+        hidden += len(blocks.pop().splitlines())
+    rows -= bool(hidden)
+    for at in range(len(blocks)):
         for most in range(2, MOST_ROWS + 1):
-            longer = [*blocks[:at], _laid_out(section, seen, crop, most), *blocks[at + 1 :]]
+            longer = [*blocks[:at], _laid_out(sections[at], seen, crop, most), *blocks[at + 1 :]]
             if longer == blocks or _rows_of("\n".join(longer), seen) > rows:
                 break
             blocks = longer
-    return blocks
+    return [*blocks, f"… {count(hidden, 'more line')} in a larger window"] if hidden else blocks
 
 
 def _rows_of(text: str, seen: Window) -> int:

@@ -7,12 +7,13 @@ from typing import Any
 
 from kingdom import mime
 from kingdom.cli import home
-from kingdom.cli.council import facts_of, is_named, letters, listed_rows, state_of, waiting_rows
+from kingdom.cli.council import facts_of, is_named, letters, state_of, waiting_rows
 from kingdom.cli.why import Detail
 from kingdom.cli.why_chat import Story
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
 from kingdom.home.places import Places, as_filename
+from kingdom.records.council import listed_rows
 from kingdom.times import moment
 from kingdom.words import one_line
 
@@ -21,7 +22,7 @@ SENTENCES = {
     "waits for a yes": "it waits until a person says yes to the plan; `kingdom status` shows the question",
     "processing": "{agent} is about to be told",
     "delivered": "{agent} was told, and has not deleted it yet",
-    "retrying": "{agent} failed, and will be told again",
+    "retrying": "{agent} failed, and will be told of it again",
     "done": "{agent} has done with it",
     "dead letter": "it was given up",
 }
@@ -60,8 +61,6 @@ def _details(places: Places, row: dict[str, Any], state: str) -> Iterator[Detail
     except (FileNotFoundError, BadFile):
         return
     if head.get("retry_count"):
-        yield Detail(
-            f"{one_line(head.get('error_reason'), 200)}; told {one_line(head['retry_count'])} times again", None
-        )
+        yield Detail(f"{one_line(head.get('error_reason'), 200)}; retried {one_line(head['retry_count'])} times", None)
     if state == "retrying":
         yield Detail(f"not before {one_line(head.get('next_retry_after'))}", None)

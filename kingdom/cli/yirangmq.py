@@ -28,6 +28,7 @@ from kingdom.cli.yirangmq_call import (
     OneLine,
     Time,
     TimeOut,
+    config_option,
     connected,
     given,
     open_direct,
@@ -548,12 +549,7 @@ def metrics(connection: Connection) -> None:
 
 @cli.command()
 @click.option("--repair", is_flag=True, help="Repair what can be repaired.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read this configuration instead of the home's config/mq.yaml.",
-)
+@config_option
 def check(repair: bool, config: Path | None) -> None:
     """Check the store for damage, while no manager runs. Exit code 1: something is left to repair."""
     store = open_direct(config)

@@ -143,6 +143,13 @@ timeout_option = click.option(
     help=f"Wait at most so many milliseconds for the answer (default: {DEFAULT_TIMEOUT_MS}); also as 30s, 5m.",
 )
 
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read this configuration instead of the home's config/mq.yaml.",
+)
+
 
 def connected(
     function: Callable[..., None], timeout: Callable[[Callable[..., None]], Callable[..., None]] = timeout_option
@@ -153,12 +160,7 @@ def connected(
     @timeout
     @click.option("--json", is_flag=True, help="Print JSON on a terminal too, instead of tables.")
     @click.option("--direct", is_flag=True, help="Open the store itself. Only while no manager runs.")
-    @click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Read this configuration instead of the home's config/mq.yaml.",
-    )
+    @config_option
     @click.option(
         "--ipc-root", type=click.Path(path_type=Path), metavar="DIR", help="Use this mailbox instead of the home's."
     )

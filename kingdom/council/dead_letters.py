@@ -6,7 +6,7 @@ All of it may be repeated after a kill: what was made already is recognised by i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -23,10 +23,12 @@ from kingdom.home.states import MOVES
 from kingdom.records.council import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body, with_original, yaml_of
 from kingdom.records.messages import alert
 from kingdom.runtime.role import Services
-from kingdom.times import stamp
+from kingdom.times import moment, stamp
 from kingdom.words import one_line
 
 MONITOR, LEADER = "queue_monitor", "leader"
+UNANSWERED = ".unanswered@ignite.local>"
+"""Ends the id of an escalation that is about an answer which nobody has given."""
 NEVER_ESCALATE = ("escalation", "dead_letter")
 
 
@@ -92,32 +94,58 @@ class DeadLetters:
         if message.type in NEVER_ESCALATE:
             self._alert(message, reason, at)
             return
-        places = self._services.places
-        make_folder(places.told(LEADER))
-        key = _key(message, dead_letter is None)
-        identity = f"<{int(at)}.{key}.escalation@ignite.local>"
-        name = f"escalation_{int(at) * 1_000_000 + key % 1_000_000:016d}.mime"
-        letter = mime.build_message(
-            from_agent=MONITOR,
-            to_agents=LEADER,
-            msg_type="escalation",
-            priority="critical",
+        self._send(
+            f"<{int(at)}.{_key(message, dead_letter is None)}.escalation@ignite.local>",
+            self._escalation(message, reason, dead_letter),
             thread_id=message.thread,
             in_reply_to=message.id,
             repo=message.repository,
             issue=message.issue,
-            body=yaml_of(self._escalation(message, reason, dead_letter)),
         )
-        data = mime.update_header(letter, "Message-ID", identity).encode()
-        while not self._is_escalated(name, identity):
-            try:
-                self._services.disk.create(places.agent(LEADER) / name, data)
-            except Collision:
-                name = next_name(name)
-            else:
-                break
         if self._settings.of(LEADER) is None:
             self._alert(message, f"nobody starts leader, who should look into it: {reason}", at)
+
+    def report(self, row: Mapping[str, Any], thread: str, why: str) -> None:
+        """Tell leader, and whoever asked, of a message in a thread's list that its agent has deleted unanswered."""
+        body = {
+            "task_id": row.get("task_id") or thread,
+            "title": one_line(row.get("about") or row["type"], 200),
+            "original_assignee": row["agent"],
+            "failure_reason": one_line(why, 300),
+            "retry_count": 0,
+            "max_retries": 0,
+            "recommended_action": "manual_review",
+            "notes": "nothing else goes on in this thread; it ends as failed unless somebody goes on",
+        }
+        asked_by = mime.folder_of(str(row["from"]))
+        cc = [asked_by] if asked_by not in (LEADER, "user") and is_there(self._services.places.agent(asked_by)) else []
+        key = crc32(f"{row['agent']}/{row['id']} unanswered".encode("utf-8", "replace"))
+        identity = f"<{int(moment(str(row['at'])))}.{key}{UNANSWERED}"
+        self._send(identity, body, cc, thread_id=thread, in_reply_to=str(row["id"]))
+
+    def _send(self, identity: str, body: Mapping[str, Any], cc: Sequence[str] = (), **headers: str) -> None:
+        """Write leader an escalation, once: its name is made of its id, which is the same after a kill."""
+        at, key = map(int, identity[1:].split(".")[:2])
+        letter = mime.build_message(
+            from_agent=MONITOR,
+            to_agents=LEADER,
+            cc=cc,
+            msg_type="escalation",
+            priority="critical",
+            body=yaml_of(body),
+            **headers,
+        )
+        data = mime.update_header(letter, "Message-ID", identity).encode()
+        for agent in (*cc, LEADER):
+            make_folder(self._services.places.told(agent))
+            name = f"escalation_{at * 1_000_000 + key % 1_000_000:016d}.mime"
+            while not self._is_sent(agent, name, identity):
+                try:
+                    self._services.disk.create(self._services.places.agent(agent) / name, data)
+                except Collision:
+                    name = next_name(name)
+                else:
+                    break
 
     def is_heard(self) -> None:
         """Note that leader takes escalations: people are told again when that changes."""
@@ -131,7 +159,7 @@ class DeadLetters:
             body = {}
         task = body.get("task_id")
         last = dead_letter is not None
-        notes = "it is in the dead letters" if last else "it will be told again: a critical message escalates at once"
+        notes = "it is in the dead letters" if last else "it will be retried: a critical message escalates at once"
         return {
             "task_id": task if isinstance(task, str | int) and task != "" else message.thread or message.path.stem,
             "title": one_line(message.about or message.type, 200),
@@ -144,11 +172,11 @@ class DeadLetters:
             "notes": notes,
         }
 
-    def _is_escalated(self, name: str, identity: str) -> bool:
+    def _is_sent(self, agent: str, name: str, identity: str) -> bool:
         places = self._services.places
-        for path in (places.agent(LEADER) / name, places.told(LEADER) / name):
+        for path in (places.agent(agent) / name, places.told(agent) / name):
             try:
-                if read_message(path, LEADER, read_bytes(path)).id == identity:
+                if read_message(path, agent, read_bytes(path)).id == identity:
                     return True
             except (FileNotFoundError, BadFile):
                 continue

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from kingdom import mime
 from kingdom.council.dead_letters import LEADER, NEVER_ESCALATE, DeadLetters
 from kingdom.council.figures import Figures
+from kingdom.council.folders import listed
 from kingdom.council.messages import (
     NEW,
     Message,
@@ -29,7 +30,7 @@ from kingdom.council.messages import (
 )
 from kingdom.council.settings import Settings
 from kingdom.council.turns import Ended
-from kingdom.council.writers import Writers, listed
+from kingdom.council.writers import Writers
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import read_with_status
 from kingdom.errors import BadFile, Collision
@@ -44,7 +45,7 @@ JUDGING_SECONDS = 0.25
 """How long one turn judges what has come; the rest is left to the next."""
 MOST_SEEN = 20_000
 OF_THE_LAST_TRY = ("X-IGNITE-Error-Reason", "X-IGNITE-Error-At")
-"""Headers that go when a message is told again."""
+"""Headers that are removed when a message is retried."""
 OF_ALL_TRIES = (
     *OF_THE_LAST_TRY,
     "X-IGNITE-Retry-Count",
@@ -75,7 +76,7 @@ class Delivery:
         self._left_alone: set[Path] = set()
         self._judge_until = 0.0
         self.has_more = False
-        """Whether more has come than could be judged in this turn."""
+        """Whether another look has to follow at once: more has come than could be judged, or a message has failed."""
         self.take_over(services, settings)
 
     def take_over(self, services: Services, settings: Settings) -> None:
@@ -109,6 +110,7 @@ class Delivery:
                     # Its agent's turn is over, whatever became of it: it has outlived that.
                     reason = message.error if message.status == "error" and message.error else "it outlived its turn"
                     self.fail(message, reason)
+                    self.has_more = True  # its next try may be due at once
 
     @property
     def settling_seconds(self) -> float:
@@ -131,7 +133,7 @@ class Delivery:
             make_folder(self._services.places.told(message.agent))
             path = self._moved(message.path, self._services.places.told(message.agent))
         taken = self._read(path, message.agent) if path is not None else None
-        if taken is not None and (is_first or message.status in NEW):
+        if taken is not None and (is_first or message.status in (*NEW, "processing")):  # perhaps we were killed before
             self.figures.note(taken)
         return taken
 

@@ -77,11 +77,23 @@ class Goals:
         body = _body(message)
         if body.get("final") is not True or message.sender != "leader" or self.of(message.thread) is None:
             return False
-        path = self._services.places.council_end(message.thread)
-        if not path.exists():
-            said = {name: body[name] for name in ("status", "summary", "deliverables") if name in body}
-            self._write(path, {"thread": message.thread, **said})
+        self._end(message.thread, {name: body[name] for name in ("status", "summary", "deliverables") if name in body})
         return True
+
+    def is_open(self, thread: str) -> bool:
+        """Return whether leader has a goal, or had it, and nobody has ended it."""
+        goal = self.of(thread)
+        is_sent = goal is not None and bool(goal.get("sent")) and not goal.get("over")
+        return is_sent and not self._services.places.council_end(thread).exists()
+
+    def end(self, thread: str, status: str, summary: str) -> None:
+        """Note the end of a goal that leader will not report any more."""
+        self._end(thread, {"status": status, "summary": summary})
+
+    def _end(self, thread: str, said: Mapping[str, Any]) -> None:
+        path = self._services.places.council_end(thread)
+        if not path.exists():
+            self._write(path, {"thread": thread, **said})
 
     def _write(self, path: Path, note: Mapping[str, Any]) -> None:
         at = stamp(self._services.clock())

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-from kingdom import mime
 from kingdom.council.delivery import Delivery
+from kingdom.council.folders import agents_of, clear_drafts, senders_of
 from kingdom.council.goals import Goals
 from kingdom.council.messages import Message
 from kingdom.council.outboxes import MOST_SENT, Outboxes
 from kingdom.council.people import USER, People
 from kingdom.council.settings import settings_of
 from kingdom.council.turns import CannotStart, Turns
+from kingdom.council.unanswered import Unanswered
 from kingdom.disk.atomic import make_folder
-from kingdom.runtime.processes import started_at
 from kingdom.runtime.role import Services, Turn
 
 LONG = 3600.0
 """Seconds until something that is not due at all."""
-DRAFT = re.compile(rf"\.{re.escape(mime.PROGRAM)}-(\d+)-[0-9a-f]+\.tmp\Z")
 
 
 class CouncilJob:
@@ -35,19 +32,21 @@ class CouncilJob:
         self._services = services
         self._settings = settings_of(services)
         self._make_folders()
-        self._clear_drafts()
+        agents = agents_of(services.places)
+        clear_drafts(folder(agent) for agent in agents for folder in (services.places.agent, services.places.told))
         self._delivery = Delivery(services, self._settings, dice)
         self._outboxes = Outboxes(services, self._delivery.dead_letters)
         self._goals = Goals(services)
         self._turns = Turns(services, self._settings, self._goals.is_over)
         self._people = People(services)
-        self._outboxes.collect({**dict.fromkeys(self._senders(), ""), **self._threads()}, most=MOST_SENT)
+        self._unanswered = Unanswered(services, self._settings, self._delivery.dead_letters, self._goals)
+        self._outboxes.collect({**dict.fromkeys(senders_of(services.places), ""), **self._threads()}, most=MOST_SENT)
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._services.places
-        agents = self._agents()
+        agents = agents_of(places)
         watched = [places.council, places.council_goals, *map(places.agent, agents), *map(places.told, agents)]
-        watched += map(places.outbox, self._senders())
+        watched += map(places.outbox, senders_of(places))
         return dict.fromkeys(watched, ())
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
@@ -79,10 +78,12 @@ class CouncilJob:
                 together = self._together(message, ready[place:])
                 tried.update(one.path for one in together)
                 told += self._tell(together)
+        worked = worked or told > 0 or handed_over > 0 or self._delivery.has_more
+        if not worked and kept == LONG and not self._is_settling:
+            worked = self._unanswered.look({*self._threads().values(), *(message.thread for message in waiting)}) > 0
         self._turns.write()
         at_work = {agent: os.path.basename(next(iter(turn.messages))) for agent, turn in self._turns.running.items()}
         self._delivery.figures.show(len(ready) - told, len(later), at_work)
-        worked = worked or told > 0 or handed_over > 0 or self._delivery.has_more
         return Turn(
             worked, min(kept, self._seconds(later)), busy=bool(self._turns.running or ready) or self._is_settling
         )
@@ -97,6 +98,7 @@ class CouncilJob:
         self._turns.take_over(services, self._settings)
         self._people.take_over(services)
         self._goals.take_over(services)
+        self._unanswered.take_over(services, self._settings)
 
     def close(self) -> None:
         """Leave agents at work: the next start finds them again."""
@@ -114,13 +116,14 @@ class CouncilJob:
             if self._outboxes.is_empty(agent):
                 self._outboxes.close(agent)
                 self._delivery.end(ended)
+                self._unanswered.note(ended.turn.thread)
                 self._turns.clear(agent)
         return bool(over)
 
     def _look(self) -> list[Message]:
         """Return what waits for the agents that are started here."""
         found: list[Message] = []
-        for agent in self._agents():
+        for agent in agents_of(self._services.places):
             if self._settings.of(agent) is not None:
                 turn = self._turns.running.get(agent)
                 found += self._delivery.look(agent, turn.messages if turn is not None else ())
@@ -175,35 +178,11 @@ class CouncilJob:
         """Return the agents at work with the threads that they were told of."""
         return {agent: turn.thread for agent, turn in self._turns.running.items()}
 
-    def _senders(self) -> list[str]:
-        """Return the agents that have an outbox."""
-        places = self._services.places
-        return [agent for agent in self._agents() if os.path.isdir(places.outbox(agent))]
-
-    def _agents(self) -> list[str]:
-        """Return the agents that have a folder."""
-        names = os.listdir(self._services.places.council)
-        return sorted(name for name in names if mime.folder_of(name) == name and self._is_folder(name))
-
-    def _is_folder(self, agent: str) -> bool:
-        path = self._services.places.agent(agent)
-        return os.path.isdir(path) and not os.path.islink(path)
-
     def _make_folders(self) -> None:
         places = self._services.places
         make_folder(places.dead_letters)
-        for agent in {*self._settings.folders(), *self._agents()}:
+        for agent in {*self._settings.folders(), *agents_of(places)}:
             make_folder(places.told(agent))
-
-    def _clear_drafts(self) -> None:
-        """Delete what killed processes have left of edits."""
-        places = self._services.places
-        for folder in [part for agent in self._agents() for part in (places.agent(agent), places.told(agent))]:
-            for name in os.listdir(folder):
-                found = DRAFT.match(name)
-                if found is not None and (int(found[1]) == os.getpid() or started_at(int(found[1])) is None):
-                    with suppress(FileNotFoundError):
-                        os.unlink(folder / name)
 
     @property
     def _is_settling(self) -> bool:

@@ -43,7 +43,7 @@ class Message:
     issue: str
     #: How often it has been told again.
     retries: int
-    #: Not to be told again before this time.
+    #: It is not retried before this time.
     not_before: float
     #: When it failed last.
     failed_at: float
@@ -67,13 +67,20 @@ class Message:
     @property
     def about(self) -> str:
         """What it is about, as far as its body says."""
+        return self._first("title", "goal", "summary", "question", "task_id")
+
+    @property
+    def task(self) -> str:
+        """The task of a plan that it is about; "" when it is about none."""
+        return self._first("task_id")
+
+    def _first(self, *keys: str) -> str:
+        """Return the first of these fields that its body has."""
         try:
             body = read_body(self.body)
         except BadMessage:
             return ""
-        return next(
-            (str(body[key]) for key in ("title", "goal", "summary", "question", "task_id") if body.get(key)), ""
-        )
+        return next((str(body[key]) for key in keys if body.get(key)), "")
 
 
 def read_message(path: Path, agent: str, raw: bytes) -> Message:

@@ -11,23 +11,27 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from kingdom import mime
 from kingdom.council.dead_letters import DeadLetters
 from kingdom.council.delivery import ENDING
+from kingdom.council.folders import listed
 from kingdom.council.messages import Message, faults_of_sent, is_well_named, name_of, next_name, read_message
-from kingdom.council.writers import Writers, listed
+from kingdom.council.writers import Writers
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import read_bytes, read_with_status
 from kingdom.errors import BadFile, Collision
-from kingdom.home.places import is_hidden
+from kingdom.home.places import as_filename, is_hidden
+from kingdom.records.council import listed_rows
 from kingdom.runtime.role import Services
 
 MOST_AT_ONCE = 64
 """Of one outbox in one look: the others come in the next one."""
 MOST_SENT, MOST_REFUSED = 1000, 20
 """Of one agent in one turn. What is more is set aside together."""
+LARGEST_LIST = 64 << 20
 FLOOD = "more messages than an agent may send in one turn"
 
 
@@ -140,8 +144,24 @@ class Outboxes:
         self._sent[agent] += 1
         name = path.name if is_well_named(path.name) else name_of(message)
         for addressee in dict.fromkeys(map(mime.folder_of, message.to)):
-            yield self._services.places.postings / addressee / name, raw
+            if not self._was_sent(message, thread or message.thread, addressee, name):
+                yield self._services.places.postings / addressee / name, raw
         done.append(path)
+
+    def _was_sent(self, message: Message, thread: str, addressee: str, name: str) -> bool:
+        """Return whether this very message is there already: an agent that is told again sends it again (`--once`)."""
+        places = self._services.places
+        with suppress(FileNotFoundError, BadFile):
+            path = places.agent(addressee) / name
+            if message.id == read_message(path, addressee, read_bytes(path)).id:
+                return True
+        listed_in = places.council_threads / f"{as_filename(thread)}.jsonl"
+        with suppress(FileNotFoundError, BadFile):
+            if not thread or message.id.encode() not in read_bytes(listed_in, LARGEST_LIST):
+                return False
+            known = (message.id, message.sender, addressee)
+            return any((row["id"], row["from"], row["agent"]) == known for row in listed_rows(listed_in))
+        return False
 
     def _fault_of(self, message: Message, agent: str, thread: str) -> str:
         """Return why a message of an outbox is not sent on; "" for a good one."""

@@ -37,7 +37,7 @@ def post_of(message: Message, now: float, goal: Mapping[str, Any] | None = None)
     id = f"msg-{day}-council-{key:010d}"
     asked_by = goal.get("reply_to") if goal is not None else None
     channel = str(asked_by["channel"]) if asked_by and asked_by.get("channel") else None
-    answers = {"reply_context": goal["reply_context"]} if goal is not None else {}
+    answers = {"reply_context": goal["reply_context"]} if goal is not None else None
     return Post(
         id=id,
         type="notification" if goal is None else "thread_reply",
@@ -50,7 +50,7 @@ def post_of(message: Message, now: float, goal: Mapping[str, Any] | None = None)
         created_at=stamp(now),
         status="pending",
         dedup_key=id,
-        extra={"track_conversation": answers} if answers else {},
+        track_conversation=answers,
     )
 
 

@@ -6,7 +6,6 @@ goes on with one that is at work.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -82,17 +81,18 @@ class Turns:
     def __init__(self, services: Services, settings: Settings, is_over: Callable[[str], str]) -> None:
         self._is_over = is_over
         """Returns why nobody works on a thread any more; "" while somebody does."""
-        self._starter = Starter(services.places.home, services.log)
+        self._starter = Starter(services.places.home, services.log, services.alarm)
         self._sessions = Sessions(services.places, services.unsynced)
+        self._sessions.repair()
         self._budgets = Budgets(services.places, services.disk, services.log, {})
         self._waits: dict[str, float] = {}
-        self._last_number = 0
         self.take_over(services, settings)
         make_folder(services.places.agent_turns)
         engine_homes.remove_old(services.places, services.unsynced, COUNCIL)
         finish_removals(services.places.agent_turns)
         self.running: dict[str, AgentTurn] = {}
         self.running |= {turn.agent: turn for turn in self._noted()}
+        self._last_number = max((turn.number for turn in self.running.values()), default=0)
 
     def take_over(self, services: Services, settings: Settings) -> None:
         """Use new configuration."""
@@ -122,29 +122,35 @@ class Turns:
         return False
 
     def tell(self, agent: str, messages: Mapping[str, int], thread: str) -> None:
-        """Start an agent's turn with the paths of messages. CannotStart when its program could not be started."""
+        """Start an agent's turn with the paths of messages. CannotStart when its program could not be started.
+
+        A turn is noted once the last one has ended: its note says what that was told of.
+        """
         services, row = self._services, self._settings.of(agent)
         assert row is not None
         soldier = orders.soldier_of(services, agent)
-        number = self._last_number = max(time.time_ns() // 1000, self._last_number + 1)
+        if soldier.is_running():
+            raise CannotStart(why="an earlier turn of it is still at work")
+        number = self._last_number = max(int(services.clock() * 1_000_000), self._last_number + 1)
         make_folder(soldier.control_folder)
         make_folder(soldier.folder)
         # A power cut ends the agents too: then no note is as good as one.
         note = {"agent": agent, "number": number, "messages": dict(messages), "thread": thread}
         services.unsynced.rewrite(soldier.control_folder / "told.json", to_json(note))
+        # Whatever fails from here on, a full disk perhaps: what has become of it is looked at in the next turn.
+        self.running[agent] = AgentTurn(agent, number, dict(messages), soldier, thread)
         try:
             chosen = agents.chosen(services, agent, row)
             left = self._budgets.left_usd(COUNCIL, services.clock(), for_person=False)
             made = orders.order(services, agent, row, chosen, list(messages), thread, number, soldier, left)
             environment = orders.environment(services, agent, row, chosen, soldier)
         except NeedsSetUp as error:
-            soldier.clear(services.unsynced)
+            self.clear(agent)
             raise CannotStart(why=error.facts["why"]) from None
         started = soldier.start(services.unsynced, made, environment, self._starter)()
         if started is None:
-            raise CannotStart(why="an earlier turn of it is still at work")
+            return  # it runs, or has ended already, though the server that was to start it was lost before it said so
         services.exits.watch(started.pid)
-        self.running[agent] = AgentTurn(agent, number, dict(messages), soldier, thread)
         self._sessions.add(
             SessionRow(
                 id=made.soldier,
@@ -203,7 +209,7 @@ class Turns:
                 return None
             return self._killed(turn, f"it took longer than {self._settings.task_timeout:g} s")
         if look.report is not None:
-            return self._reported(turn, look, look.report)
+            return self._reported(turn, look.report)
         if look.has_ended(turn.number):
             return self._killed(turn, soldier.stderr_tail() or "it was killed")
         return Ended(turn, False, "")
@@ -218,7 +224,7 @@ class Turns:
         excused = notes.was_stopped_by_down(self._services.places, turn.soldier.control_folder)
         return Ended(turn, True, reason, excused)
 
-    def _reported(self, turn: AgentTurn, look: Look, report: RawReport) -> Ended:
+    def _reported(self, turn: AgentTurn, report: RawReport) -> Ended:
         """Return how a turn ended by the report of its soldier."""
         services, order = self._services, turn.soldier.order
         if report.missing_sandbox:

@@ -62,14 +62,3 @@ def _nobody_writes(path: Path) -> bool:
     finally:
         os.close(fd)
     return True
-
-
-def listed(folder: Path) -> list[str]:
-    """Return the names in a folder, sorted; none where there is no folder. An agent may have closed its own to us."""
-    try:
-        return sorted(os.listdir(folder))
-    except PermissionError:
-        os.chmod(folder, 0o700)
-        return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []

@@ -60,6 +60,8 @@ class NewFile:
         self._fd = fd
         self._disk = disk
         self._room = 0
+        #: Of the folder in which it gets its name, if that is open.
+        self.folder: int | None = None
         #: Where it lies since it was given its name.
         self.path: Name | None = None
 
@@ -105,7 +107,7 @@ class NewFile:
             with suppress(FileNotFoundError):
                 os.unlink(self._draft)
         else:
-            self._disk._sync_folders({_folder(self.path)})
+            self._disk.sync_name(self.path, self.folder)
 
 
 class Disk:
@@ -126,6 +128,8 @@ class Disk:
         self.scratch = scratch
         self.durability = durability
         self.guard = guard
+        self._grows: set[str] = set()
+        """Logs whose names are durable."""
         self.rewritten: set[str] = set()
         """What this writer has replaced since somebody cleared it: that these files arrive is no news to it."""
 
@@ -159,12 +163,7 @@ class Disk:
 
     def rewrite_all(self, items: Iterable[Item]) -> None:
         """Replace files, made durable together."""
-        with self._drafts(items) as drafts:
-            for draft, path in drafts:
-                self.guard()
-                os.replace(draft, path)
-                self.rewritten.add(str(path))
-        self._sync_folders({_folder(path) for _, path in drafts})
+        self._sync_folders({_folder(path) for path in self._replace_all(items)})
 
     def move(self, src: Path, dst: Path) -> None:
         """Rename without replacing. FileNotFoundError when `src` is gone, Collision when `dst` is taken."""
@@ -190,6 +189,12 @@ class Disk:
             folders |= {_folder(dst), _folder(src)}
         self._sync_folders(folders)
         return stuck
+
+    def rewrite_and_move(self, items: Iterable[tuple[Name, Name, bytes]]) -> list[Pair]:
+        """Replace files and then rename them, made durable together. Return the pairs that could not move."""
+        changed = list(items)
+        self._replace_all((src, data) for src, _, data in changed)
+        return self.move_all((src, dst) for src, dst, _ in changed)
 
     def remove(self, path: Path) -> None:
         """Delete; no error if absent."""
@@ -225,6 +230,13 @@ class Disk:
             if folder is not None:
                 sync_folder(folder)
 
+    def sync_name(self, path: Name, folder: int | None) -> None:
+        """Make durable that a file is there; `folder` is its folder, if that is open."""
+        if folder is None:
+            self._sync_folders((_folder(path),))
+        elif self.durability == "power":
+            os.fsync(folder)
+
     def sweep_scratch(self) -> int:
         """Delete the unfinished files of an earlier run of this writer. Return how many there were."""
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -232,6 +244,15 @@ class Disk:
         for name in names:
             os.unlink(os.path.join(self.scratch, name))
         return len(names)
+
+    def _replace_all(self, items: Iterable[Item]) -> list[Name]:
+        """Replace files, and return their paths. Only the contents are durable then."""
+        with self._drafts(items) as drafts:
+            for draft, path in drafts:
+                self.guard()
+                os.replace(draft, path)
+                self.rewritten.add(str(path))
+        return [path for _, path in drafts]
 
     @contextmanager
     def _drafts(self, items: Iterable[Item]) -> Iterator[list[tuple[str, Name]]]:
@@ -277,13 +298,16 @@ class Disk:
     def _append(self, path: Name, data: bytes, sync: bool) -> None:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            write_whole(fd, b"\n" + data if _is_torn(fd) else data)
+            if (size := os.fstat(fd).st_size) == 0:
+                self._grows.discard(str(path))
+            write_whole(fd, b"\n" + data if _is_torn(fd, size) else data)
             if sync and self.durability == "power":
                 os.fsync(fd)
         finally:
             os.close(fd)
-        if sync:
+        if sync and str(path) not in self._grows:
             self._sync_folders({_folder(path)})
+            self._grows.add(str(path))
 
     def _sync_folders(self, folders: Iterable[Name]) -> None:
         if self.durability == "process":
@@ -325,8 +349,7 @@ def write_whole(fd: int, data: bytes) -> None:
         written += os.write(fd, data[written:])
 
 
-def _is_torn(fd: int) -> bool:
-    size = os.fstat(fd).st_size
+def _is_torn(fd: int, size: int) -> bool:
     return size > 0 and os.pread(fd, 1, size - 1) != b"\n"
 
 

@@ -315,6 +315,7 @@ class Relay:
         self._scratch = scratch
         self._most_spares = most_spares
         self._mode = mode
+        self._uid = os.geteuid()
         self._spares: list[str] = []
         self._made = 0
 
@@ -356,28 +357,24 @@ class Relay:
             raise
 
     def end(self, path: str, status: os.stat_result) -> None:
-        """Delete a file, whose status is known, or keep it to be written over. FileNotFoundError when it is gone.
+        """Delete a file, whose status is known, or keep it where it lies, to be written over.
 
         What has other names or another owner is never written over.
         """
         if len(self._spares) < self._most_spares and self._may_be_written_over(status):
-            spare = self._name()
-            os.rename(path, spare)
-            self._spares.append(spare)
+            self._spares.append(path)
         else:
             os.unlink(path)
 
     def end_if_same(self, path: str, identity: FileIdentity) -> bool:
         """End a file unless another one lies at its path by now, which stays. Return whether it was ended."""
-        about = os.lstat(path)
-        if FileIdentity.of(about) != identity:
-            return False
         taken = self._name()
         os.rename(path, taken)
-        if FileIdentity.of(os.lstat(taken)) != identity:  # came between the look and the rename
+        about = os.lstat(taken)
+        if (about.st_ino, about.st_mtime_ns) != identity:
             try:
                 rename_new(taken, path)
-            except FileExistsError:  # and yet another one, which was to replace it
+            except FileExistsError:  # yet another one, which was to replace it
                 os.unlink(taken)
             return False
         if len(self._spares) < self._most_spares and self._may_be_written_over(about):
@@ -414,7 +411,7 @@ class Relay:
         return os.open(draft, NEW_FILE, self._mode), draft, 0
 
     def _may_be_written_over(self, about: os.stat_result) -> bool:
-        ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+        ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == self._uid
         return ours and about.st_size <= self.LARGEST_SPARE
 
     def _name(self) -> str:

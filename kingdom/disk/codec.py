@@ -103,6 +103,14 @@ def read_json_or(path: Path | str, default: dict[str, Any]) -> dict[str, Any]:
         return default
 
 
+def text_of(path: Path | str, limit: int = LARGEST) -> str:
+    """Return a file's text, or "" when there is none or it is unfit."""
+    try:
+        return read_bytes(path, limit).decode("utf-8", "replace")
+    except (FileNotFoundError, BadFile):
+        return ""
+
+
 def parse_json(data: bytes) -> Any:
     """Parse JSON as the standard says, else ValueError: no duplicate keys, NaN, BOM or lone surrogates."""
     if not data.strip():

@@ -14,6 +14,7 @@ from kingdom.records import notes
 from kingdom.records.messages import Json, Message, alert
 from kingdom.runtime.role import Services
 from kingdom.times import moment, stamp
+from kingdom.words import choices_in, one_line
 
 KEEP_THREAD_OPEN = ("unanswerable", "proclamation", "alert")
 """Codes of notifications after which their task's thread stays open; foreign ones without a code end it."""
@@ -75,13 +76,15 @@ class Waiting(NamedTuple):
 
 class Conversations:
     """Kept in files that other envoys read and write too: a thread for each task, a question for each task that has
-    asked, the threads in which people may reply for a while. The threads of ended tasks are ours alone."""
+    asked, the threads in which people may reply for a while. The threads of ended tasks, and the choices of questions
+    that have their answer, are ours alone."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._threads = self._file("thread-mappings.json")
         self._closed = self._file("closed-threads.json")
         self._awaiting = self._file("awaiting-responses.json", "[]")
+        self._answered = self._file("answered-questions.json")
         self._replies = self._file("conversation-threads.json")
 
     def _file(self, name: str, brackets: str = "{}") -> JsonFile:
@@ -131,13 +134,24 @@ class Conversations:
 
     def question_in(self, thread: Address) -> Question | None:
         """Return the latest question that waits in a thread."""
-        rows = [row for task in self._awaiting if _address(row := self._awaiting.get(task)) == thread]
+        rows = _rows_in(thread, self._awaiting)
         if not rows:
             return None
         row = max(rows, key=lambda row: (str(row.get("asked_at")), str(row["task_id"])))
         task = str(row["task_id"])
         has_checkpoint = bool(row.get("checkpoint_path")) or notes.has_asked(self._services.places, task)
         return Question(task, _reply_context(row) or {"task_id": task}, has_checkpoint)
+
+    def answered_by_choice(self, thread: Address, text: str) -> Question | None:
+        """Return the question of a thread that has its answer already, and offered this text as another."""
+        for row in reversed(_rows_in(thread, self._answered)):
+            if _as_choice(text) in map(_as_choice, row.get("choices") or ()):
+                return Question(str(row["task_id"]), _reply_context(row), has_checkpoint=True)
+        return None
+
+    def is_at_work(self, thread: Address) -> bool:
+        """Return whether the task of a thread has not ended."""
+        return bool(_rows_in(thread, self._threads))
 
     def reply_in(self, thread: Address) -> Json | None:
         """Return what a reply in this thread continues; None if the conversation has ended.
@@ -159,13 +173,12 @@ class Conversations:
 
     def knows(self, thread: Address) -> bool:
         """Return whether a thread is, or was, one of ours."""
-        rows = (file.get(key) for file in (self._threads, self._closed, self._awaiting) for key in file)
         was_replied_in = _address({**self._replies.get(str(thread.thread), {}), "thread_ts": thread.thread})
-        return thread == was_replied_in or any(_address(row) == thread for row in rows)
+        return thread == was_replied_in or bool(_rows_in(thread, self._threads, self._closed, self._awaiting))
 
     def save(self) -> None:
-        """Write what has changed. Closed threads go first: else a power cut could leave one in neither file."""
-        self._closed.save()
+        """Write what has changed. What has ended goes first: else a power cut could leave it in neither file."""
+        self._closed.save(self._answered)
         self._threads.save(self._awaiting, self._replies)
 
     def open_thread(self, posted: Posted) -> None:
@@ -181,17 +194,23 @@ class Conversations:
         One that its channel refused for a while may have been answered before it is asked.
         """
         message, task = posted.message, asking_task(posted.message)
-        if notes.answered_by(self._services.places, task) is not None:
-            self._awaiting.remove(task)
-            return
         context = {"reply_context": _reply_context({"reply_context": message.reply_context}), **message.context}
         asked = {"task_id": task, **_row(posted.thread), "asked_at": stamp(self._services.clock())}
         self._awaiting.set(task, {**context, **asked, "question": message.content})
+        if notes.answered_by(self._services.places, task) is not None:
+            self._wait_no_longer(task)
 
     def close_question(self, posted: Posted) -> None:
         """Wait no longer for the answer that this message says has come."""
         if (task := posted.message.context.get("answers")) is not None:
-            self._awaiting.remove(str(task))
+            self._wait_no_longer(str(task))
+
+    def _wait_no_longer(self, task: str) -> None:
+        """Forget a question that has its answer, but for its choices: another of them would contradict that answer."""
+        row = self._awaiting.remove(task)
+        if row is not None and (choices := choices_in(str(row.get("question", "")))):
+            kept = {key: row[key] for key in ("task_id", "thread_ts", "channel", "on", "reply_context") if key in row}
+            self._answered.put_last(task, {**kept, "choices": list(choices)}, MOST_CLOSED)
 
     def end(self, posted: Posted) -> None:
         """Close the thread with its task's final message alone: other news may stand in it too.
@@ -206,7 +225,7 @@ class Conversations:
 
     def track(self, posted: Posted) -> None:
         """Open the conversation that a reply in a person's thread asks for."""
-        tracked = posted.message.extra.get("track_conversation")
+        tracked = posted.message.track_conversation
         if isinstance(tracked, Mapping) and (context := _reply_context(tracked)):
             self._await_replies(posted, context, tracked.get("ttl_seconds"))
 
@@ -230,7 +249,7 @@ class Conversations:
             if thread is None or (days := int((now - asked_at) // DAY) if asked_at else 0) <= reminded:
                 continue
             if notes.answered_by(self._services.places, task) is not None:
-                self._awaiting.remove(task)
+                self._wait_no_longer(task)
             else:
                 yield Waiting(task, thread, str(row.get("question", "")), stamp(asked_at or now), days, reminded)
 
@@ -292,6 +311,15 @@ def _address(row: Any) -> Address | None:
     if not isinstance(row, dict) or not row.keys() >= {"thread_ts", "channel", "on"} or row["thread_ts"] is None:
         return None
     return Address(str(row["on"]), str(row["channel"]), str(row["thread_ts"]))
+
+
+def _rows_in(thread: Address, *files: JsonFile) -> list[Json]:
+    """Return the rows of a thread."""
+    return [row for file in files for key in file if _address(row := file.get(key)) == thread]
+
+
+def _as_choice(text: str) -> str:
+    return one_line(text).casefold()
 
 
 def _seconds(written: Any) -> float | None:

@@ -17,6 +17,9 @@ from kingdom.records.messages import Event, Message
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 
+AT_WORK = "this task has not ended yet, so what you wrote was not passed on; write it again when it has"
+ENDED = "this conversation has ended"
+
 
 class Inbound:
     """A channel delivers again what was not acknowledged. Events have ids made of the channel's, so none is doubled."""
@@ -61,13 +64,19 @@ class Inbound:
         return bool(said)
 
     def _answer(self, heard: list[tuple[Said, Event | None]], channel: str) -> None:
-        """Create the events. Who replies in a conversation that has ended is told so, once in each thread."""
+        """Create the events. Who replies where nobody listens is told so: while a task is at work each time, in a
+        conversation that has ended once."""
+        events, messages = self._services.queues.events, self._services.queues.messages
+        # Who was told that something was not passed on may have said it again: it stays so when it is delivered again.
+        heard = [
+            (words, event)
+            for words, event in heard
+            if words.thread is None or not messages.was_made(self._notice_id(event_id(channel, words)))
+        ]
         self._create([event for _, event in heard if event is not None])
-        events = self._services.queues.events
         new = [words for words, event in heard if event is None and not events.was_made(event_id(channel, words))]
-        lost = [_address(channel, words) for words in new]
-        notices = [self._nobody_listens(thread) for thread in dict.fromkeys(lost) if self._conversations.knows(thread)]
-        messages = self._services.queues.messages
+        lost = {notice.id: notice for words in new if (notice := self._nobody_listens(channel, words)) is not None}
+        notices = list(lost.values())
         messages.create([notice for notice in notices if not messages.was_made(notice.id)])
         self._conversations.save()
 
@@ -100,6 +109,10 @@ class Inbound:
             if question.has_checkpoint or not question.reply_context.get("general"):
                 kind = "human_response"
                 payload |= {"task_id": question.task, "human_response": said.text}
+        elif (settled := self._conversations.answered_by_choice(thread, said.text)) is not None:
+            kind = "human_response"
+            payload["reply_context"] = dict(settled.reply_context)
+            payload |= {"task_id": settled.task, "human_response": said.text}
         elif (context := self._conversations.reply_in(thread)) is not None:
             kind = IN_THREAD
             payload["reply_context"] = dict(context)
@@ -116,24 +129,37 @@ class Inbound:
             status="pending",
         )
 
-    def _nobody_listens(self, thread: Address) -> Message:
-        now = stamp(self._services.clock())
-        day = now[:10].replace("-", "")
+    def _nobody_listens(self, channel: str, said: Said) -> Message | None:
+        """Return what tells a person so; None in a thread that is none of ours."""
+        thread = _address(channel, said)
+        if self._conversations.is_at_work(thread):
+            return self._notice(thread, event_id(channel, said), AT_WORK)
+        if not self._conversations.knows(thread):
+            return None
+        where = self._channels.get(channel).new_ones
+        return self._notice(thread, f"{channel}-{thread.thread}", f"{ENDED}; write a new message {where}")
+
+    def _notice(self, thread: Address, cause: str, content: str) -> Message:
+        """Return a notice in a thread, one for each cause."""
         return Message(
-            id=f"msg-{day}-envoy-{as_filename(f'{thread.channel}-{thread.thread}')}",
+            id=self._notice_id(cause),
             type="notification",
             task_id=None,
             channel=thread.room,
             thread_ts=thread.thread,
             urgency="normal",
-            content="this conversation has ended; write a new message outside this thread",
+            content=content,
             context={},
             source_ref={"source": thread.channel},
-            created_at=now,
+            created_at=stamp(self._services.clock()),
             status="pending",
-            dedup_key=f"{thread.channel}:{thread.room}:{thread.thread}:nobody",
+            dedup_key=f"{cause}:nobody",
             code="unanswerable",
         )
+
+    def _notice_id(self, cause: str) -> str:
+        day = stamp(self._services.clock())[:10].replace("-", "")
+        return f"msg-{day}-envoy-{as_filename(cause)}"
 
     def _note_down(self, name: str, why: str) -> None:
         if self._down.get(name) != why:

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from kingdom.gateway.admission import Admission
 from kingdom.gateway.clients import Client, Clients
 from kingdom.gateway.delivery import Delivery, Names
+from kingdom.gateway.guesses import Guesses
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import Membership
 from kingdom.gateway.orders import Orders
@@ -97,6 +98,7 @@ class Application:
             tokens,
             self._passwords,
             self._rates,
+            Guesses(self._rates["wrong_passwords"], self._rates["account_guesses"], services.log.warn, monotonic),
             self._rooms,
             self._health,
             self._sessions,
@@ -307,7 +309,7 @@ class Application:
         return answer(Refusal(500, "Internal server error"))
 
 
-RATES = ("messages", "registrations", "logins", "searches", "requests")
+RATES = ("messages", "registrations", "logins", "wrong_passwords", "account_guesses", "searches", "requests")
 
 
 def _limit(config: Mapping[str, Any]) -> Limit:

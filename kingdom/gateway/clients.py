@@ -18,21 +18,26 @@ LOOK_AT_QUEUE_FROM = 64
 class Outgoing:
     """An event for any number of sockets, encoded once."""
 
-    __slots__ = ("frame", "packet")
+    __slots__ = ("_payload", "frame")
 
     def __init__(self, event: str, data: object) -> None:
-        self._encode(b"2" + orjson.dumps([event, data]))
+        self._encode(b"42" + orjson.dumps([event, data]))
 
     @classmethod
     def answer(cls, number: int, data: object) -> Outgoing:
         """Return the answer to a call."""
         outgoing = cls.__new__(cls)
-        outgoing._encode(b"3%d" % number + orjson.dumps([data]))
+        outgoing._encode(b"43%d" % number + orjson.dumps([data]))
         return outgoing
 
     def _encode(self, payload: bytes) -> None:
-        self.frame = text_frame(b"4" + payload)
-        self.packet = Packet(MESSAGE, payload.decode())
+        self._payload = payload
+        self.frame = text_frame(payload)
+
+    @property
+    def packet(self) -> Packet:
+        """What goes through the queue of a pipe."""
+        return Packet(MESSAGE, self._payload[1:].decode())
 
 
 class Client:
@@ -106,6 +111,10 @@ class Clients:
     def of_user_in(self, user: str, room: str) -> list[Client]:
         """Return the sockets of a user that have joined a room."""
         return [client for client in self.of_user.get(user, ()) if room in client.rooms]
+
+    def of_user_outside(self, user: str, room: str) -> list[Client]:
+        """Return the sockets of a user that have not joined a room."""
+        return [client for client in self.of_user.get(user, ()) if room not in client.rooms]
 
     def send(self, client: Client, outgoing: Outgoing) -> None:
         """Send something to one client; cut it if it does not read."""

@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.frames import apply_mask  # type: ignore[attr-defined]
 from websockets.http11 import Request
 
 from kingdom.errors import KingdomError
@@ -40,8 +41,59 @@ def text_frame(payload: bytes) -> bytes:
     return bytes((_TEXT, 127)) + size.to_bytes(8, "big") + payload
 
 
+def frame_of_client(data: bytes, at: int) -> tuple[int, int]:
+    """Return where the mask of the frame at `at` begins, and where the frame ends, which is 0 if it is not whole yet.
+
+    The mask is 0 where the library will refuse the frame: one without a mask, or too large, which ends with the data.
+    """
+    if len(data) - at < 2:
+        return 0, 0
+    size, mask = data[at + 1] & 0x7F, at + 2
+    if size > 125:
+        mask += 2 if size == 126 else 8
+        if mask > len(data):
+            return 0, 0
+        size = int.from_bytes(data[at + 2 : mask], "big")
+    if size > LARGEST_INCOMING:
+        return 0, len(data)
+    is_masked = data[at + 1] & 0x80
+    end = mask + size + (4 if is_masked else 0)
+    return (mask if is_masked else 0), (end if end <= len(data) else 0)
+
+
 class FrameProtocol(WebSocketsSansIOProtocol):
-    """A web socket that also takes finished frames, whether or not its reader keeps up."""
+    """A web socket that also takes finished frames, whether or not its reader keeps up.
+
+    What a client sends is cut into frames here. Those that `take` takes at once go no further; all others are the
+    library's, in their order, each of them whole.
+    """
+
+    #: Takes the payload of a frame at once, or returns False.
+    take: Callable[[bytes], bool] | None = None
+    #: Whether nothing of this client is under way, which must not be overtaken.
+    is_idle = False
+    _part = b""
+
+    def data_received(self, data: bytes) -> None:
+        if not self.handshake_complete:
+            super().data_received(data)
+            return
+        data, at = self._part + data if self._part else data, 0
+        while True:
+            mask, end = frame_of_client(data, at)
+            if not end:
+                break
+            if not self._is_taken(data, at, mask, end):
+                super().data_received(data[at:end])
+            at = end
+        self._part = data[at:]
+
+    def _is_taken(self, data: bytes, at: int, mask: int, end: int) -> bool:
+        if self.take is None or not mask or data[at] != _TEXT or self.close_sent:
+            return False
+        if not self.is_idle or self.frames or not self.queue.empty():
+            return False
+        return self.take(apply_mask(data[mask + 4 : end], data[mask : mask + 4]))
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from kingdom.disk.codec import parse_json
 from kingdom.errors import BadName
 from kingdom.gateway.refusals import Refusal, invalid
+from kingdom.hall import passwords
 from kingdom.hall.ids import is_ulid
 from kingdom.hall.records import unfit_content
 from kingdom.home.places import check_name
@@ -20,11 +21,12 @@ MOST_MESSAGES = 100
 USUAL_MESSAGES = 50
 LONGEST_QUERY = 100
 # The fewest and the most characters of what people write besides messages.
-ROOM_NAME, PASSWORD, CODE = (1, 100), (6, 100), (1, 100)
+ROOM_NAME, PASSWORD, CODE = (1, 100), (passwords.LONG_ENOUGH, passwords.LONGEST), (1, 100)
 SPELT_EMAIL, SPELT_PASSWORD = (1, 320), (1, 100)
 """What may be tried at a login: imported accounts may have what nobody can register with now."""
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+\Z")
+NAME = re.compile(r"[^\u0000-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069]*\Z")
 LONGEST_EMAIL = 254
 SENT_TYPES = ("TEXT", "IMAGE")
 Check = Callable[[Any], str]
@@ -100,6 +102,12 @@ def text(least: int, most: int) -> Check:
         return "Must not hold U+0000" if "\0" in value else ""
 
     return check
+
+
+def room_name(value: Any) -> str:
+    """Return what is wrong with the name of a room, or ""."""
+    misleads = "Must not hold control characters or such as change the direction of text"
+    return text(*ROOM_NAME)(value) or ("" if NAME.match(value) else misleads)
 
 
 def or_none(check: Check) -> Check:

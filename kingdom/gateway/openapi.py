@@ -7,6 +7,7 @@ from typing import Any
 from kingdom import __version__
 from kingdom.gateway import inputs
 from kingdom.gateway.orders import ACTIONS
+from kingdom.hall import own_rooms
 
 Json = dict[str, Any]
 UUID: Json = {"type": "string", "format": "uuid", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
@@ -52,10 +53,16 @@ ROOM = _object(
     }
 )
 UNREAD: Json = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 1000}, {"const": "1000+"}]}
-LISTED_ROOM = _object({**ROOM["properties"], "unread": UNREAD})
+KIND = _or_null({"enum": [own_rooms.THRONE, own_rooms.TASK]})
+"""What a room of the kingdom is; null for people's."""
+LISTED_ROOM = _object({**ROOM["properties"], "kind": KIND, "unread": UNREAD})
 MEMBER = _object({"roomId": UUID, "userId": UUID, "joinedAt": MOMENT, "lastReadMessageId": _or_null(CURSOR)})
 NAME = _or_null({"type": "string"})
-NAMED_MEMBER = _object({**MEMBER["properties"], "name": NAME})
+MEMBER_ROLE: Json = {"enum": ["owner", "member", "kingdom"]}
+NAMED_MEMBER = _object(
+    {**MEMBER["properties"], "name": NAME, "role": MEMBER_ROLE},
+    {"label": {"type": "string"}, "banned": {"const": True}},
+)
 CHOICES: Json = {"type": "array", "items": {"type": "string"}}
 ABOUT = _object({"taskId": {"type": "string"}}, {"code": {"type": "string"}, "choices": CHOICES})
 MESSAGE = _object(
@@ -82,7 +89,10 @@ TASK = {"taskId": {"type": "string"}, "general": NAME}
 ASKING = _object(
     {**TASK, "about": NAME, "question": {"type": "string"}, "choices": CHOICES, "seconds": SECONDS}, {"roomId": UUID}
 )
-FAILED = _object({"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT}, {"taskId": {"type": "string"}})
+SAYS = _object({"code": {"type": "string"}, "values": {"type": "object"}})
+FAILED = _object(
+    {"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT}, {"taskId": {"type": "string"}, "says": SAYS}
+)
 RUNNING = _object(
     {
         **TASK,
@@ -94,7 +104,9 @@ RUNNING = _object(
     },
     {"roomId": UUID},
 )
-WAITING = _object({**{name: {"type": "string"} for name in ("id", "kind", "what", "why")}, "seconds": SECONDS})
+WAITING = _object(
+    {**{name: {"type": "string"} for name in ("id", "kind", "what", "why")}, "seconds": SECONDS}, {"says": SAYS}
+)
 STATES = ["working", "idle", "degraded", "starting", "foreign", "down", "quarantined", "absent", "silent"]
 ROLE = _object(
     {
@@ -112,6 +124,7 @@ KINGDOM = _object(
         "takenAt": MOMENT,
         "state": {"enum": ["working", "asking", "waiting", "idle", "stopped"]},
         "line": {"type": "string"},
+        "says": SAYS,
         "health": {"type": "string"},
         "load": _object({name: _or_null({"type": "number"}) for name in ("cpu", "memory", "disk")}),
         **{name: {"type": "array", "items": item} for name, item in LISTS.items()},
@@ -142,9 +155,10 @@ def _response(says: str, schema: Json) -> Json:
 
 
 def _operation(
-    name: str, status: str, result: Json, refusals: str, body: Json | None = None, needs_token: bool = True
+    name: str, status: str, result: Json | None, refusals: str, body: Json | None = None, needs_token: bool = True
 ) -> Json:
-    operation: Json = {"operationId": name, "responses": {status: _response("Done", result)}}
+    done: Json = {"description": "Done"} if result is None else _response("Done", result)
+    operation: Json = {"operationId": name, "responses": {status: done}}
     for code in (*refusals.split(), *(("401",) if needs_token else ()), "403", "429", "500", "503"):
         operation["responses"].setdefault(code, _response(_SAYS[code], INVALID if code == "400" else REFUSAL))
     if body is not None:
@@ -177,6 +191,8 @@ FOUND = _object({"messages": {"type": "array", "items": MESSAGE}, "before": _or_
 INVITE = _or_null(_text(*inputs.CODE))
 REGISTRATION = _object({"email": EMAIL, "password": _text(*inputs.PASSWORD)}, {"invite": INVITE})
 CREDENTIALS = _object({"email": _text(*inputs.SPELT_EMAIL), "password": _text(*inputs.SPELT_PASSWORD)})
+ROOM_NAME: Json = {**_text(*inputs.ROOM_NAME), "pattern": f"^{inputs.NAME.pattern}".replace("\\Z", "$")}
+CHANGED_PASSWORD = _object({"current": _text(*inputs.SPELT_PASSWORD), "new": _text(*inputs.PASSWORD)})
 
 DESCRIPTION: Json = {
     "openapi": "3.1.0",
@@ -193,6 +209,12 @@ DESCRIPTION: Json = {
                 "login", "200", _object({"accessToken": {"type": "string"}}), "400 401 413", CREDENTIALS, False
             )
         },
+        "/auth/password": {
+            "post": {
+                **_operation("changePassword", "204", None, "400 401 413", CHANGED_PASSWORD),
+                "description": "Replaces one's own password, and ends all sessions but this one.",
+            },
+        },
         "/auth/logout": {"post": _operation("logout", "201", SUCCESS, "404")},
         "/auth/me": {"get": _operation("me", "200", ACCOUNT, "")},
         "/auth/sessions": {"get": _operation("sessions", "200", {"type": "array", "items": SESSION}, "")},
@@ -202,7 +224,7 @@ DESCRIPTION: Json = {
         },
         "/rooms": {
             "get": _operation("rooms", "200", {"type": "array", "items": LISTED_ROOM}, ""),
-            "post": _operation("addRoom", "201", ROOM, "400 413", _object({"name": _text(*inputs.ROOM_NAME)})),
+            "post": _operation("addRoom", "201", ROOM, "400 413", _object({"name": ROOM_NAME})),
         },
         "/rooms/{id}/join": {
             "parameters": ID_IN_PATH,

@@ -18,7 +18,7 @@ from kingdom.hall.ids import iso
 from kingdom.home import config
 from kingdom.home.places import Places
 from kingdom.times import moment
-from kingdom.words import choices_in, one_line, printable
+from kingdom.words import Said, choices_in, one_line, printable
 
 if TYPE_CHECKING:
     from kingdom.picture import Picture
@@ -57,7 +57,7 @@ def panel(places: Places, now: float) -> Row:
     """Return what the kingdom does."""
     # Loaded when somebody looks: this is more than the rest of the gateway needs.
     from kingdom import picture
-    from kingdom.reasons import Reasons
+    from kingdom.reasons import Reasons, kept
 
     view = picture.of(places, config.for_looking(places, "system")[0], now)
     reasons, rooms = Reasons(places, COMMAND), _rooms(places)
@@ -68,15 +68,17 @@ def panel(places: Places, now: float) -> Row:
         "takenAt": iso(now),
         "state": does.state,
         "line": does.line,
+        **_says(does.line),
         "health": view.health,
         "load": {name: _number(view.vitals.get(f"{name}_percent")) for name in LOAD},
         "asking": [_asking(asked, rooms) for asked in view.asking],
         "askingMore": len(view.questions) - len(view.asking),
-        "failed": [_failed(row) for row in view.failures],
+        "failed": [_failed(row, kept(row.get("why") or "")) for row in view.failures],
         "running": [{**row, **_room(rooms, row["taskId"])} for row in running],
         "runningMore": max(0, view.queues["tasks"]["in_progress"] - len(view.under_way)),
         "waiting": [
-            {"id": row.id, "kind": row.kind, "what": one_line(row.what), "seconds": row.seconds, "why": row.why}
+            {"id": row.id, "kind": row.kind, "what": one_line(row.what), "seconds": row.seconds}
+            | {"why": row.why, **_says(row.why)}
             for row in waiting
         ],
         "waitingMore": max(0, sum(states["pending"] for states in view.queues.values()) - len(view.waiting)),
@@ -106,8 +108,13 @@ def _asking(asked: Mapping[str, Any], rooms: Mapping[str, str]) -> Row:
     }
 
 
-def _failed(row: Mapping[str, Any]) -> Row:
-    told = {"what": one_line(row["what"]), "why": one_line(row.get("why") or "", 300), "at": iso(row["at"])}
+def _says(sentence: str) -> Row:
+    """Return what a sentence of ours says as data, so that the page can tell it in another language."""
+    return {"says": sentence.to_json()} if isinstance(sentence, Said) else {}
+
+
+def _failed(row: Mapping[str, Any], why: str) -> Row:
+    told = {"what": one_line(row["what"]), "why": why, **_says(why), "at": iso(row["at"])}
     return {**told, "taskId": row["task"]} if "task" in row else told
 
 

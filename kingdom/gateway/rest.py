@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kingdom.gateway import inputs, store
+from kingdom.gateway.guesses import Guesses
 from kingdom.gateway.limits import Rate
 from kingdom.gateway.openapi import DESCRIPTION
 from kingdom.gateway.orders import ACTIONS, Orders
@@ -20,7 +21,7 @@ from kingdom.gateway.sessions import Sessions
 from kingdom.gateway.store import Store
 from kingdom.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
 from kingdom.hall import accounts, own_rooms
-from kingdom.hall.base import Connection, Row
+from kingdom.hall.base import Row, Transaction
 from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.records import Command
 from kingdom.words import one_line
@@ -45,6 +46,7 @@ class Rest:
         tokens: Tokens,
         passwords: Passwords,
         rates: dict[str, Rate],
+        guesses: Guesses,
         rooms: Rooms,
         health: Callable[[], Awaitable[dict[str, str]]],
         sessions: Sessions,
@@ -60,6 +62,7 @@ class Rest:
         self._tokens = tokens
         self._passwords = passwords
         self._rates = rates
+        self._guesses = guesses
         self._rooms = rooms
         self._health = health
         self._sessions = sessions
@@ -71,7 +74,7 @@ class Rest:
     async def register(self, request: Request) -> Response:
         self.limit("registrations", request)
         given = await inputs.body(request, **REGISTRATION)
-        if given["email"].lower().partition("@")[0] == own_rooms.NAME:
+        if own_rooms.looks_own(given["email"].partition("@")[0]):
             raise Refusal(403, "This name is the kingdom's own")
         return JSONResponse(await self.add_user(given), 201)
 
@@ -86,17 +89,41 @@ class Rest:
         fields = {"email": inputs.text(*inputs.SPELT_EMAIL), "password": inputs.text(*inputs.SPELT_PASSWORD)}
         given = await inputs.body(request, **fields)
         spelt, password = given["email"], given["password"]
-        user = await self._store.read(lambda db: db.one("user_by_email", email=spelt.lower(), spelt=spelt))
-        known = None if user is None else user["password_hash"]
-        if not await self._passwords.verify(known, password) or user is None:
-            raise Refusal(401, "Invalid credentials")
+        user = await self._verified(request, spelt, password)
         if user["banned_at"] is not None:
             raise Refusal(403, "This account is banned")
-        await self._renew_hash(user, password)
+        old, new = user["password_hash"], await self._renewed_hash(user["password_hash"], password)
         session, now = new_uuid(), self._clock()
         begun = (session, user["id"], one_line(request.headers.get("user-agent", ""), LONGEST_AGENT), now)
-        await self._store.run(lambda db: accounts.begin_session(db, *begun, LIFETIME_SECONDS))
+        await self._store.run(lambda db: store.sign_in(db, old, new, *begun, LIFETIME_SECONDS))
         return JSONResponse({"accessToken": self._tokens.make(user["id"], user["email"], session)})
+
+    async def change_password(self, request: Request) -> Response:
+        caller = self.caller(request)
+        self.limit("logins", request)
+        fields = {"current": inputs.text(*inputs.SPELT_PASSWORD), "new": inputs.text(*inputs.PASSWORD)}
+        given = await inputs.body(request, **fields)
+        user = await self._verified(request, caller.email, given["current"])
+        old, new, now = user["password_hash"], await self._passwords.hash(given["new"]), self._clock()
+        changed = (caller.user, old, new, caller.session, now)
+        ended = await self._store.run(lambda db: store.change_password(db, *changed))
+        self._sessions.note_ended(ended)
+        self._rooms.sessions_ended(caller.user, ended)
+        return Response(status_code=204)
+
+    async def _verified(self, request: Request, spelt: str, password: str) -> Row:
+        """Return the user with this email; 401 with a wrong password, 429 after too many of them."""
+        account, address = spelt.lower(), _address(request)
+        self._guesses.check(account, address)
+        user = await self._store.read(lambda db: db.one("user_by_email", email=account, spelt=spelt))
+        known = None if user is None else user["password_hash"]
+        is_right = await self._passwords.verify(known, password)
+        # Once more: others were tried meanwhile.
+        self._guesses.check(account, address)
+        if not is_right or user is None:
+            self._guesses.note_wrong(account, address, None if user is None else user["id"])
+            raise Refusal(401, "Invalid credentials")
+        return user
 
     async def logout(self, request: Request) -> Response:
         caller = self.caller(request)
@@ -125,7 +152,7 @@ class Rest:
 
     async def add_room(self, request: Request) -> Response:
         user = self.caller(request).user
-        given = await inputs.body(request, name=inputs.text(*inputs.ROOM_NAME))
+        given = await inputs.body(request, name=inputs.room_name)
         now = iso(self._clock())
         return JSONResponse(await self._store.run(lambda db: store.add_room(db, user, given["name"], now)), 201)
 
@@ -216,16 +243,13 @@ class Rest:
     async def description(self, request: Request) -> Response:
         return JSONResponse(DESCRIPTION)
 
-    async def _of_room(self, request: Request, work: Callable[[Connection, str, str], list[Row]]) -> Response:
+    async def _of_room(self, request: Request, work: Callable[[Transaction, str, str], list[Row]]) -> Response:
         user, room = self.caller(request).user, inputs.path_id(request)
         return JSONResponse(await self._store.read(lambda db: work(db, room, user)))
 
-    async def _renew_hash(self, user: Row, password: str) -> None:
-        """Replace a hash of an older kind, now that the password is known."""
-        old = user["password_hash"]
-        if self._passwords.is_outdated(old):
-            new = await self._passwords.hash(password)
-            await self._store.run(lambda db: db.do("change_password_hash", id=user["id"], old=old, new=new))
+    async def _renewed_hash(self, old: str, password: str) -> str:
+        """Return a hash, made anew if it is of an older kind, now that the password is known."""
+        return await self._passwords.hash(password) if self._passwords.is_outdated(old) else old
 
     def caller(self, request: Request) -> Caller:
         """Return who asks; 401 without a token that is good."""
@@ -237,13 +261,18 @@ class Rest:
 
     def limit(self, what: str, request: Request) -> None:
         """Count a request of this kind from its address; 429 for one too many."""
-        if wait := self._rates[what].wait_seconds(request.client.host if request.client else ""):
+        if wait := self._rates[what].wait_seconds(_address(request)):
             raise Refusal(429, "Too many requests", retry_after=wait)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 OPERATIONS: dict[tuple[str, str], Callable[[Rest, Request], Awaitable[Response]]] = {
     ("POST", "/auth/register"): Rest.register,
     ("POST", "/auth/login"): Rest.login,
+    ("POST", "/auth/password"): Rest.change_password,
     ("POST", "/auth/logout"): Rest.logout,
     ("GET", "/auth/me"): Rest.me,
     ("GET", "/auth/sessions"): Rest.sessions,

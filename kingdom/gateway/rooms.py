@@ -61,6 +61,8 @@ class Rooms:
     def joined(self, room: str, user: str) -> None:
         """Note a new member, who still has to join with each socket."""
         self._membership.begins(room, user)
+        self._tell_membership(room, user, True)
+        self._signal("joined", user, roomId=room)
 
     def left(self, room: str, user: str) -> None:
         """End the delivery of a room to somebody who is no longer a member."""
@@ -92,6 +94,8 @@ class Rooms:
             return
         elif signal.kind == "left":
             self._remove(room, user)
+        elif signal.kind == "joined":
+            self._tell_membership(room, user, True)
         elif signal.kind == "typing":
             self._tell_typing(room, user, facts.get("on") is True)
         elif signal.kind == "read" and isinstance(facts.get("lastReadMessageId"), str):
@@ -108,6 +112,14 @@ class Rooms:
             self._clients.leave(client, room)
             self._tell_presence(self._presence.seen(client.sid, user, client.rooms))
             self._signal("presence", user, socket=client.sid, rooms=sorted(client.rooms))
+        self._tell_membership(room, user, False)
+
+    def _tell_membership(self, room: str, user: str, on: bool) -> None:
+        """Tell those in a room, and everybody's own sockets, that somebody is a member now or no longer."""
+        told = Outgoing("membership", {"roomId": room, "userId": user, "on": on})
+        self._clients.send_to_room(room, told)
+        for client in self._clients.of_user_outside(user, room):
+            self._clients.send(client, told)
 
     def _tell_presence(self, changes: list[Change]) -> None:
         for room, user, on in changes:

@@ -38,7 +38,8 @@ class Sessions:
         Unavailable when the database is away: then those that were not told of go on until it is back.
         """
         now = self._clock()
-        since = iso(max(self._looked_at - SKEW_SECONDS, now - LIFETIME_SECONDS))
+        # The clock may have been set back since the last look.
+        since = iso(max(min(self._looked_at, now) - SKEW_SECONDS, now - LIFETIME_SECONDS))
         rows = await self._store.read(lambda db: db.all("sessions_ended_since", since=since), WAIT_SECONDS)
         new = {str(row["id"]) for row in rows} - self._ended.keys()
         self.note_ended(new)

@@ -8,6 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -43,6 +44,8 @@ NOT_AUTHENTICATED = "Not authenticated"
 INVALID = "Invalid message format"
 NOT_A_MEMBER = "Not a member of this room"
 UNDELIVERED = "Message delivery failed"
+LONGEST_NUMBER = 16
+"""Digits of the number of a call."""
 _CONNECT, _EVENT, _NOOP = "40", "42", "6"
 
 
@@ -118,9 +121,12 @@ class HallSocket:
 
     async def _read(self) -> None:
         """Take what the client sends, one after the other. Dead clients are found by their pings, in `drop_silent`."""
+        self._frames.take = partial(self._hall.take, self._pipe.sid)
         while True:
             try:
+                self._frames.is_idle = True
                 data = await self.wait()
+                self._frames.is_idle = False
                 if isinstance(data, str) and data.startswith(_EVENT) and await self._hall.receive(self._pipe.sid, data):
                     continue
                 await self._pipe.receive(Packet(encoded_packet=data))
@@ -309,6 +315,30 @@ class Sockets:
         await self.handle(pipe, data[0] if data else None, data[1] if len(data) > 1 else None, _int(number))
         return True
 
+    def take(self, pipe: str, packet: bytes) -> bool:
+        """Carry out a `sendMessage` at once, if its sender is known as a member; False when it has to wait its turn."""
+        start = packet.find(b"[")
+        number = packet[len(_EVENT) : start]
+        if not packet.startswith(b"42") or not number.isdigit() or len(number) > LONGEST_NUMBER:
+            return False
+        try:
+            event, payload = orjson.loads(packet[start:])
+        except (ValueError, TypeError):
+            return False
+        client = self._clients.by_pipe.get(pipe)
+        sent = inputs.sent(payload) if event == "sendMessage" else None
+        if sent is None or client is None or client.caller is None:
+            return False
+        if not self._membership.knows(sent.room, client.caller.user):
+            return False
+        answer = Answer(client, int(number), self._clients)
+        try:
+            if not self._is_over_limit(client, sent, answer):
+                self._append(sent, client.caller.user, answer)
+        except Exception as error:  # noqa: BLE001
+            self._report_defect(event, error, answer)
+        return True
+
     async def handle(self, pipe: str, event: object, payload: object, number: int | None) -> None:
         """Carry out one event. The next one of this client waits until this returns."""
         client = self._clients.by_pipe.get(pipe)
@@ -323,9 +353,12 @@ class Sockets:
             try:
                 await handler(self, client, payload, answer)
             except Exception as error:  # noqa: BLE001
-                # The edge of one event: a defect of ours must not end the connection, whose next one would meet it.
-                self._report(f"{event} of a client failed: {type(error).__name__}: {error}")
-                answer.give(_failed("", UNDELIVERED) if event == "sendMessage" else _error("Internal server error"))
+                self._report_defect(event, error, answer)
+
+    def _report_defect(self, event: object, error: Exception, answer: Answer) -> None:
+        """Be the edge of one event: a defect of ours must not end the connection, whose next one would meet it."""
+        self._report(f"{event} of a client failed: {type(error).__name__}: {error}")
+        answer.give(_failed("", UNDELIVERED) if event == "sendMessage" else _error("Internal server error"))
 
     async def _answer_stranger(self, pipe: str, event: object, number: int | None) -> None:
         if number is None:
@@ -343,14 +376,21 @@ class Sockets:
         sent = inputs.sent(payload)
         if sent is None:
             self._fail(answer, "", INVALID)
-        elif wait := self.rate.wait_seconds(client.sid):
+        elif not self._is_over_limit(client, sent, answer):
+            if why := await self._may_not_send(sent.room, user):
+                self._fail(answer, sent.client_msg_id, why)
+            else:
+                self._append(sent, user, answer)
+
+    def _is_over_limit(self, client: Client, sent: inputs.Sent, answer: Answer) -> bool:
+        """Count a message; where there are too many now, answer so."""
+        if wait := self.rate.wait_seconds(client.sid):
             self._fail(answer, sent.client_msg_id, "Too many messages", int(wait * 1000) + 1)
         elif self.refuses:
             self._fail(answer, sent.client_msg_id, self.refuses, BUSY_RETRY_MS)
-        elif why := await self._may_not_send(sent.room, user):
-            self._fail(answer, sent.client_msg_id, why)
         else:
-            self._append(sent, user, answer)
+            return False
+        return True
 
     async def _may_not_send(self, room: str, user: str) -> str:
         if self._membership.knows(room, user):

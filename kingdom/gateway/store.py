@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -12,7 +13,7 @@ from typing import TypeVar
 from kingdom.gateway.inputs import Page, Search
 from kingdom.gateway.refusals import Refusal, no_such_room, not_a_member, unauthorized
 from kingdom.hall import accounts, own_rooms, search
-from kingdom.hall.base import Connection, Database, Row, Unavailable
+from kingdom.hall.base import Database, Row, Transaction, Unavailable
 from kingdom.hall.ids import iso, new_uuid
 
 T = TypeVar("T")
@@ -28,11 +29,11 @@ class Store:
         self._migrating = threading.Lock()
         self._is_migrated = False
 
-    async def read(self, work: Callable[[Connection], T], seconds: float = LONGEST_WAIT) -> T:
+    async def read(self, work: Callable[[Transaction], T], seconds: float = LONGEST_WAIT) -> T:
         """Return what `work` returns; Unavailable when the database does not answer in time."""
         return await self._apart(self._database.read, work, seconds)
 
-    async def run(self, work: Callable[[Connection], T], seconds: float = LONGEST_WAIT) -> T:
+    async def run(self, work: Callable[[Transaction], T], seconds: float = LONGEST_WAIT) -> T:
         """Return what `work` returns when its writes are durable."""
         return await self._apart(self._database.run, work, seconds)
 
@@ -42,7 +43,7 @@ class Store:
         self._database.close()
 
     async def _apart(
-        self, transaction: Callable[[Callable[[Connection], T]], T], work: Callable[[Connection], T], seconds: float
+        self, transaction: Callable[[Callable[[Transaction], T]], T], work: Callable[[Transaction], T], seconds: float
     ) -> T:
         def carry_out() -> T:
             self._migrate()
@@ -64,7 +65,7 @@ class Store:
                     self._is_migrated = True
 
 
-def register(db: Connection, email: str, password_hash: str, invite: str | None, admits: str, now: float) -> Row:
+def register(db: Transaction, email: str, password_hash: str, invite: str | None, admits: str, now: float) -> Row:
     """Add a user, whom the others see by the first part of the email. `admits` is the setting `registration`."""
     given = _given_to_newcomer(db, invite, admits, now)
     user = new_uuid()
@@ -79,7 +80,7 @@ def register(db: Connection, email: str, password_hash: str, invite: str | None,
     return {"id": user, "email": email}
 
 
-def _given_to_newcomer(db: Connection, invite: str | None, admits: str, now: float) -> accounts.Invitation:
+def _given_to_newcomer(db: Transaction, invite: str | None, admits: str, now: float) -> accounts.Invitation:
     """Return what somebody gets who registers. A link of owners is good whatever the setting says."""
     if invite is None:
         if admits != "open":
@@ -91,7 +92,7 @@ def _given_to_newcomer(db: Connection, invite: str | None, admits: str, now: flo
     return given
 
 
-def me(db: Connection, user: str) -> Row:
+def me(db: Transaction, user: str) -> Row:
     """Return what somebody may know of their own account."""
     row = db.one("user_by_id", id=user)
     if row is None:
@@ -99,7 +100,27 @@ def me(db: Connection, user: str) -> Row:
     return {"id": user, "email": row["email"], "name": row["name"], "role": row["role"]}
 
 
-def sessions(db: Connection, user: str, current: str, now: float) -> list[Row]:
+def sign_in(
+    db: Transaction, old: str, new: str, session: str, user: str, agent: str, now: float, seconds: float
+) -> None:
+    """Begin a session of somebody whose password has the hash `old`, and store it as `new`."""
+    _replace_hash(db, user, old, new)
+    accounts.begin_session(db, session, user, agent, now, seconds)
+
+
+def change_password(db: Transaction, user: str, old: str, new: str, session: str, now: float) -> list[str]:
+    """Replace the hash of somebody's password, and end all sessions but one. Return those that were ended."""
+    _replace_hash(db, user, old, new)
+    return accounts.end_sessions(db, user, now, but=session)
+
+
+def _replace_hash(db: Transaction, user: str, old: str, new: str) -> None:
+    """Replace the hash that was verified. Who changed it meanwhile wins: no session begins with the older password."""
+    if not db.do("change_password_hash", id=user, old=old, new=new):
+        raise Refusal(503, "Service unavailable", retry_after=1)
+
+
+def sessions(db: Transaction, user: str, current: str, now: float) -> list[Row]:
     """Return somebody's sessions, oldest first."""
     return [
         {
@@ -113,7 +134,7 @@ def sessions(db: Connection, user: str, current: str, now: float) -> list[Row]:
     ]
 
 
-def add_room(db: Connection, user: str, name: str, now: str) -> Row:
+def add_room(db: Transaction, user: str, name: str, now: str) -> Row:
     """Add a room whose first member made it."""
     room = new_uuid()
     db.do("add_room", id=room, name=name, created_at=now)
@@ -121,7 +142,7 @@ def add_room(db: Connection, user: str, name: str, now: str) -> Row:
     return {"id": room, "name": name, "createdAt": now, "lastMessageId": None, "lastMessageAt": None}
 
 
-def join(db: Connection, room: str, user: str, invite: str | None, now: float) -> Row:
+def join(db: Transaction, room: str, user: str, invite: str | None, now: float) -> Row:
     """Make somebody a member. The kingdom's rooms are for owners, and for who has an invitation."""
     if db.one("room", id=room) is None:
         raise no_such_room()
@@ -135,52 +156,53 @@ def join(db: Connection, room: str, user: str, invite: str | None, now: float) -
     return {"roomId": room, "userId": user, "joinedAt": joined_at, "lastReadMessageId": None}
 
 
-def _may_join(db: Connection, room: str, user: str, invite: str | None, now: float) -> bool:
+def _may_join(db: Transaction, room: str, user: str, invite: str | None, now: float) -> bool:
     if _is_owner(db, user):
         return True
     given = accounts.take_invite(db, invite, now) if invite else None
     return given is not None and given.room == room
 
 
-def may_see_kingdom(db: Connection, user: str) -> bool:
+def may_see_kingdom(db: Transaction, user: str) -> bool:
     """Return whether somebody may see what the kingdom does: owners, and who is in the throne room."""
     return _is_owner(db, user) or is_member(db, own_rooms.THRONE_ROOM, user)
 
 
-def check_owner(db: Connection, user: str) -> None:
+def check_owner(db: Transaction, user: str) -> None:
     """Refuse who is no owner."""
     if not _is_owner(db, user):
         raise Refusal(403, "Only for owners")
 
 
-def _is_owner(db: Connection, user: str) -> bool:
+def _is_owner(db: Transaction, user: str) -> bool:
     row = db.one("user_by_id", id=user)
     return row is not None and row["role"] == accounts.OWNER
 
 
-def leave(db: Connection, room: str, user: str) -> Row:
+def leave(db: Transaction, room: str, user: str) -> Row:
     """End a membership."""
     if not db.do("remove_member", room_id=room, user_id=user):
         raise not_a_member() if db.one("room", id=room) else no_such_room()
     return {"roomId": room, "userId": user}
 
 
-def is_member(db: Connection, room: str, user: str) -> bool:
+def is_member(db: Transaction, room: str, user: str) -> bool:
     """Return whether somebody is a member of a room that there is."""
     return db.one("membership", room_id=room, user_id=user) is not None
 
 
-def _check_member(db: Connection, room: str, user: str) -> None:
+def _check_member(db: Transaction, room: str, user: str) -> None:
     if not is_member(db, room, user):
         raise not_a_member()
 
 
-def rooms_of(db: Connection, user: str) -> list[Row]:
+def rooms_of(db: Transaction, user: str) -> list[Row]:
     """Return somebody's rooms, the newest activity first."""
     return [
         {
             "id": row["id"],
             "name": row["name"],
+            "kind": row["kind"],
             "createdAt": row["created_at"],
             "lastMessageId": row["last_message_id"],
             "lastMessageAt": row["last_message_at"],
@@ -190,22 +212,36 @@ def rooms_of(db: Connection, user: str) -> list[Row]:
     ]
 
 
-def members(db: Connection, room: str, user: str) -> list[Row]:
-    """Return who is in a room, for one of them."""
+def members(db: Transaction, room: str, user: str) -> list[Row]:
+    """Return who is in a room, for one of them. Who is called as another is gets a label, which tells them apart."""
     _check_member(db, room, user)
+    rows = db.all("members", room_id=room)
+    labels = _labels(rows)
     return [
         {
             "roomId": row["room_id"],
             "userId": row["user_id"],
             "name": row["name"],
+            **({"label": labels[row["user_id"]]} if row["user_id"] in labels else {}),
+            "role": row["role"],
             "joinedAt": row["joined_at"],
             "lastReadMessageId": row["last_read_message_id"],
+            **({} if row["banned_at"] is None else {"banned": True}),
         }
-        for row in db.all("members", room_id=room)
+        for row in rows
     ]
 
 
-def messages(db: Connection, room: str, user: str, page: Page) -> tuple[list[Row], str | None]:
+def _labels(rows: list[Row]) -> dict[str, str]:
+    """Return what stands behind a name that several have, by user: the rest of the email, or else part of the ID."""
+    names = Counter(row["name"] for row in rows)
+    namesakes = [row for row in rows if row["name"] is not None and names[row["name"]] > 1]
+    rests = {row["user_id"]: row["email"].partition("@")[2] for row in namesakes}
+    shared = Counter(rests.values())
+    return {user: rest if rest and shared[rest] == 1 else user[:8] for user, rest in rests.items()}
+
+
+def messages(db: Transaction, room: str, user: str, page: Page) -> tuple[list[Row], str | None]:
     """Return a page of a room's history from the oldest to the newest, for a member, and what is missing before it.
 
     That is the last message that was deleted because it was old, if `after` is one before it.
@@ -240,7 +276,7 @@ def _message(row: Row) -> Row:
     }
 
 
-def find(db: Connection, user: str, asked: Search) -> Row:
+def find(db: Transaction, user: str, asked: Search) -> Row:
     """Return the messages that somebody looks for, the newest first, and where the search goes on."""
     if asked.room is not None:
         _check_member(db, asked.room, user)
@@ -250,7 +286,7 @@ def find(db: Connection, user: str, asked: Search) -> Row:
     return {"messages": [_message(row) for row in found.rows], "before": found.before}
 
 
-def may_remove(db: Connection, room: str, user: str, message: str) -> bool:
+def may_remove(db: Transaction, room: str, user: str, message: str) -> bool:
     """Return whether a member may remove a message of a room: its sender may, and owners."""
     _check_member(db, room, user)
     row = db.one("message_by_id", id=message)
@@ -259,7 +295,7 @@ def may_remove(db: Connection, room: str, user: str, message: str) -> bool:
     return row["sender_id"] == user or _is_owner(db, user)
 
 
-def mark_read(db: Connection, room: str, user: str, message: str) -> None:
+def mark_read(db: Transaction, room: str, user: str, message: str) -> None:
     """Note up to which message a member has read."""
     _check_member(db, room, user)
     db.do("mark_read", room_id=room, user_id=user, message_id=message)

@@ -18,6 +18,8 @@ ALGORITHM = "HS256"
 CLAIMS = ["sub", "email", "sid", "iat", "exp", "aud"]
 AUDIENCE = "kingdom-hall"
 LIFETIME_SECONDS = 86_400
+SET_BACK_SECONDS = 7_200
+"""How far the clock may be set back without ending the sessions that began lately."""
 SECRET = "KINGDOM_JWT_SECRET"
 """The variable, of the environment or `.env`, with a secret that is used instead of one made here."""
 SHORTEST_SECRET = 32
@@ -64,7 +66,7 @@ class Tokens:
         except (jwt.InvalidTokenError, ValueError, TypeError, UnicodeEncodeError):
             return None
         # By our own clock, which tests can set.
-        within = caller.since <= self._clock() + 60 and self._clock() < caller.until
+        within = caller.since <= self._clock() + SET_BACK_SECONDS and self._clock() < caller.until
         return caller if within and all(isinstance(part, str) for part in who) else None
 
 

@@ -74,7 +74,9 @@ class GeneralJob:
         self._out: list[tuple[str, str]] | None = None
         """The soldiers of all generals that run, once somebody has looked in this turn."""
         self._next_budget_look: dict[str, float] = {}
-        self._starter = Starter(services.places.home, services.log)
+        self._starter = Starter(services.places.home, services.log, services.alarm)
+        self._done: set[int] = set()
+        """The serving processes that are done with their tasks, and go on to others."""
         self._starting: list[_Starting] = []
         """Soldiers that are being started: the next is prepared meanwhile."""
         self._starts_again = False
@@ -105,7 +107,7 @@ class GeneralJob:
             self._refresh(arrivals)
         except OSError as error:
             failed.append(error)
-        self._starter.reap()
+        self._done = self._starter.reap()
         self._resting.clear()
         self._starts_again = False
         self._out = None
@@ -120,7 +122,7 @@ class GeneralJob:
     def _with_news(self, arrivals: dict[Path, list[str]] | None) -> list[Queued]:
         """Return the tasks in progress to be looked at: all of them now and then, else those with news."""
         services, waiting = self._general.services, self._in_progress.waiting
-        ended, now = services.exits.take_ended(), services.monotonic()
+        ended, now = services.exits.take_ended() | self._done, services.monotonic()
         if arrivals is None or now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             ended = set(self._watched.values())

@@ -29,8 +29,8 @@ class Refused(BadInput):
     """the database refuses this: {why}"""
 
 
-class Connection(Protocol):
-    """The inside of one transaction. Ids and times are texts; a time reads 2026-11-19T01:02:03.123Z."""
+class Transaction(Protocol):
+    """What can be done within one transaction. Ids and times are texts; a time reads 2026-11-19T01:02:03.123Z."""
 
     def one(self, statement: str, **values: object) -> Row | None:
         """Return the first row of a named statement, or None."""
@@ -56,13 +56,13 @@ class Database(Protocol):
     def migrate(self) -> None:
         """Bring the tables up to date; nothing happens when they are. Two processes may do so at once."""
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, after its writes are durable; none of them are when this raises Refused.
 
         After Unavailable nobody knows: the transaction may be there whole or not at all.
         """
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, which only reads."""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kingdom.hall.base import Connection, Refused
+from kingdom.hall.base import Refused, Transaction
 from kingdom.hall.ids import iso, next_ulid
 from kingdom.hall.own_rooms import USER
 from kingdom.hall.records import MessageCreated, MessagePersisted
@@ -23,7 +23,7 @@ class Arrival:
     position: str
 
 
-def persist(db: Connection, arrivals: Sequence[Arrival], now: float) -> list[MessagePersisted | None]:
+def persist(db: Transaction, arrivals: Sequence[Arrival], now: float) -> list[MessagePersisted | None]:
     """Store messages in this transaction, in their order. Return what is to be published of each.
 
     That is the stored message, also when it had been stored from the same position before; None for one that its
@@ -59,7 +59,7 @@ def persist(db: Connection, arrivals: Sequence[Arrival], now: float) -> list[Mes
     ]
 
 
-def _lock_rooms(db: Connection, arrivals: Sequence[Arrival]) -> dict[str, str | None]:
+def _lock_rooms(db: Transaction, arrivals: Sequence[Arrival]) -> dict[str, str | None]:
     """Return the last message of each room. In one order everywhere: two workers must not wait for each other."""
     rooms = sorted({arrival.event.key for arrival in arrivals})
     found = zip(rooms, db.each("lock_room", [{"room_id": room} for room in rooms]), strict=True)
@@ -80,7 +80,7 @@ def _client_key(arrival: Arrival) -> dict[str, object]:
     }
 
 
-def _stored_before(db: Connection, arrival: Arrival) -> MessagePersisted | None:
+def _stored_before(db: Transaction, arrival: Arrival) -> MessagePersisted | None:
     row = db.one("message_of_client", **_client_key(arrival))
     if row is None:
         return None
@@ -90,7 +90,7 @@ def _stored_before(db: Connection, arrival: Arrival) -> MessagePersisted | None:
     return _message(arrival.event, row["id"], row["created_at"])
 
 
-def note_about(db: Connection, id: str, about: Mapping[str, Any]) -> None:
+def note_about(db: Transaction, id: str, about: Mapping[str, Any]) -> None:
     """Keep what a stored message is about."""
     db.do("note_about", message_id=id, about=json.dumps(about))
 

@@ -14,7 +14,7 @@ from psycopg.adapt import Loader
 from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
-from kingdom.hall.base import Connection, Refused, Row, T, Unavailable, missing_steps, refuse_url, statements
+from kingdom.hall.base import Refused, Row, T, Transaction, Unavailable, missing_steps, refuse_url, statements
 from kingdom.home.places import Places
 
 CONNECT_SECONDS = 2
@@ -53,12 +53,12 @@ class PostgresDatabase:
                 db.execute(script.encode())
                 db.execute("INSERT INTO hall_migrations VALUES (%s)", (number,))
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, when its writes are on the server's platter."""
         with self._transaction() as db:
             return work(_Transaction(db))
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, which only reads."""
         return self.run(work)
 

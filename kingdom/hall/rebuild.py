@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kingdom.hall.base import Connection, Database, Refused
+from kingdom.hall.base import Database, Refused, Transaction
 from kingdom.hall.persist import note_about
 from kingdom.hall.records import BadEvent, MessagePersisted
 
 
-class Told(NamedTuple):
+class PersistedEvent(NamedTuple):
     """An event of the persisted topic."""
 
     #: Where it lies, for people.
@@ -32,7 +32,7 @@ class Rebuilt(NamedTuple):
         return Rebuilt(self.stored + other.stored, self.known + other.known, self.refused + other.refused)
 
 
-def rebuild(database: Database, events: Sequence[Told]) -> Rebuilt:
+def rebuild(database: Database, events: Sequence[PersistedEvent]) -> Rebuilt:
     """Store what is missing of these, all in one transaction; if something is refused, each alone."""
     try:
         return database.run(lambda db: sum((_store(db, event) for event in events), Rebuilt()))
@@ -42,7 +42,7 @@ def rebuild(database: Database, events: Sequence[Told]) -> Rebuilt:
     return sum((rebuild(database, [event]) for event in events), Rebuilt())
 
 
-def _store(db: Connection, event: Told) -> Rebuilt:
+def _store(db: Transaction, event: PersistedEvent) -> Rebuilt:
     try:
         message = MessagePersisted.from_json(event.value)
     except BadEvent as error:
@@ -56,7 +56,7 @@ def _store(db: Connection, event: Told) -> Rebuilt:
         "content": message.content,
         "created_at": message.created_at,
     }
-    is_new = db.one("store_as_told", **row) is not None
+    is_new = db.one("store_under_its_id", **row) is not None
     if is_new:
         if message.about is not None:
             note_about(db, message.message_id, message.about)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
+import orjson
+
 from kingdom.disk.codec import parse_json
 from kingdom.errors import BadInput
 from kingdom.home import schemas
@@ -56,7 +58,7 @@ class _Event:
     def to_json(self) -> bytes:
         """Return the event as one line of JSON without a line break. A field that is None is left out."""
         values = ((key, getattr(self, name)) for name, key in _keys(type(self)).items())
-        return _ENCODE({key: value for key, value in values if value is not None}).encode()
+        return orjson.dumps({key: value for key, value in values if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A passing thing that gateways tell each other: presence, typing, left, read, session_ended."""
+    """A passing thing that gateways tell each other: presence, typing, joined, left, read, session_ended."""
 
     #: One of those words.
     kind: str

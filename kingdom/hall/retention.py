@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kingdom.hall.base import Connection
+from kingdom.hall.base import Transaction
 from kingdom.hall.ids import first_ulid
 
 DAY = 86_400.0
 
 
-def cut(db: Connection, usual: int, now: float, most: int) -> int:
+def cut(db: Transaction, usual: int, now: float, most: int) -> int:
     """Remove the oldest messages of one room that keeps them too long, and note up to where. Return how many.
 
     `usual` is for rooms without days of their own; 0 is for ever.
@@ -21,7 +21,7 @@ def cut(db: Connection, usual: int, now: float, most: int) -> int:
     return 0
 
 
-def _cut_room(db: Connection, room: str, end: str, last: str, most: int) -> int:
+def _cut_room(db: Transaction, room: str, end: str, last: str, most: int) -> int:
     row = db.one("last_to_cut", room_id=room, cut=end, last=last, most=most)
     assert row is not None
     for statement in ("cut_removals", "cut_positions", "cut_about"):

@@ -10,14 +10,12 @@ import re
 import unicodedata
 from typing import Literal, NamedTuple
 
-from kingdom.hall.base import Connection, Row
+from kingdom.hall.base import Row, Transaction
 
 READ_AT_ONCE = 200_000
 """Messages that one search reads."""
 NEWEST = "Z" * 26
 """Greater than the id of any message."""
-
-
 _SPECIAL, _ESCAPED = re.compile(r"([%_\\])"), r"\\\1"
 
 
@@ -28,7 +26,7 @@ class Found(NamedTuple):
     before: str | None
 
 
-def in_room(db: Connection, room: str, text: str, before: str | None, most: int, at_once: int = READ_AT_ONCE) -> Found:
+def in_room(db: Transaction, room: str, text: str, before: str | None, most: int, at_once: int = READ_AT_ONCE) -> Found:
     """Return the messages of a room that hold a text."""
     start = before or NEWEST
     floor = db.one("floor_of_room", room_id=room, before=start, skipped=at_once - 1)
@@ -36,7 +34,7 @@ def in_room(db: Connection, room: str, text: str, before: str | None, most: int,
 
 
 def in_rooms_of(
-    db: Connection, user: str, text: str, before: str | None, most: int, at_once: int = READ_AT_ONCE
+    db: Transaction, user: str, text: str, before: str | None, most: int, at_once: int = READ_AT_ONCE
 ) -> Found:
     """Return the messages that hold a text in all rooms of somebody."""
     start = before or NEWEST
@@ -45,7 +43,7 @@ def in_rooms_of(
 
 
 def _found(
-    db: Connection, statement: str, where: dict[str, str], text: str, start: str, floor: Row | None, most: int
+    db: Transaction, statement: str, where: dict[str, str], text: str, start: str, floor: Row | None, most: int
 ) -> Found:
     patterns = {"composed": _pattern("NFC", text), "decomposed": _pattern("NFD", text)}
     floor_id = "" if floor is None else str(floor["id"])

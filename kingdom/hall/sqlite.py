@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from kingdom.disk.atomic import make_folder
-from kingdom.hall.base import Connection, Refused, Row, T, Unavailable, missing_steps, refuse_url, statements
+from kingdom.hall.base import Refused, Row, T, Transaction, Unavailable, missing_steps, refuse_url, statements
 from kingdom.home.places import Places
 
 BUSY_SECONDS = 5.0
@@ -43,11 +43,11 @@ class SqliteDatabase:
                 db.execute("ROLLBACK")
                 raise
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, when its writes are on the platter."""
         return self._in_transaction("BEGIN IMMEDIATE", work)
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, which sees one state of the database."""
         return self._in_transaction("BEGIN", work)
 
@@ -57,7 +57,7 @@ class SqliteDatabase:
             self._open.pop().close()
         self._own = threading.local()
 
-    def _in_transaction(self, begin: str, work: Callable[[Connection], T]) -> T:
+    def _in_transaction(self, begin: str, work: Callable[[Transaction], T]) -> T:
         with _errors():
             db = self._connection()
             db.execute(begin)

@@ -94,9 +94,11 @@ def find_home() -> Path:
 
 
 def home_of_config(file: Path) -> Path | None:
-    """Return the home whose config/ a file lies in; None when it lies elsewhere."""
+    """Return the home whose config/ a file lies in; None when it lies elsewhere. A home may be so new that there is
+    nothing in it but its config/mq.yaml."""
     config = file.absolute().parent
-    is_home = config.name == "config" and (config.parent / "queue").is_dir()
+    is_new = file.name == "mq.yaml" and not (config / "queue").exists()
+    is_home = config.name == "config" and (is_new or (config.parent / "queue").is_dir())
     return config.parent if is_home else None
 
 

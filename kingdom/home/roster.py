@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kingdom.disk.codec import read_bytes
-from kingdom.errors import BadFile
+from kingdom.disk.codec import text_of
 from kingdom.home import config, team
 from kingdom.home.places import Places
 
@@ -77,10 +76,7 @@ def watcher(name: str) -> str:
 
 def desired_state(places: Places, name: str) -> str:
     """Return `up`, or `down` when a person stopped it, or `quarantined` after a crash loop."""
-    try:
-        word = read_bytes(places.wanted(name), 64).decode("ascii", "replace").strip()
-    except (FileNotFoundError, BadFile):
-        return "up"
+    word = text_of(places.wanted(name), 64).strip()
     return word if word in ("down", "quarantined") else "up"
 
 

@@ -34,7 +34,8 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         why = f"the question of {original} is already answered; `kingdom why {original}` shows by whom"
         raise Unanswerable(why, thread)
     if not isinstance(general, str) or general not in generals:
-        raise Unanswerable(f"nobody can continue it: there is no general {str(general)[:60]!r}")
+        why = f"there is no general {str(general)[:60]!r}" if general else "it names no general"
+        raise Unanswerable(f"nobody can continue it: {why}")
     payload: dict[str, Any] = {
         "original_task_id": original,
         "checkpoint_path": str(places.checkpoint(original)) if checkpoint else None,

@@ -31,6 +31,7 @@ RESERVED = 64
 class Cause(Protocol):
     """What something follows from: an event, a scheduled run, a task with its result."""
 
+    #: For type checkers: `dataclasses.replace` takes it.
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property

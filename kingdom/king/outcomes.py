@@ -177,7 +177,8 @@ class Outcomes:
             try:
                 ended.append(replace(events.read("dispatched", task.event_id), status=task.status))
             except FileNotFoundError:
-                continue
+                if events.has(task.event_id, "pending"):
+                    self._next_lost = 0.0  # a king was killed in dispatching it; once it is dispatched it ends
             except BadInput as error:
                 self._king.log.warn(f"the event of {task.id} cannot be ended: {error}")
         events.end(ended, "dispatched", "completed")

@@ -124,7 +124,7 @@ class Server:
         self._begun = {
             pending.request.filename for pending in self._continued if pending.path.startswith(f"{self._requests}/")
         }
-        failure = self._sweep()
+        failure = self._sweep(group)
         try:
             self._continue(group)
             self._take_arrivals(group)
@@ -140,14 +140,14 @@ class Server:
             raise failure
         return worked
 
-    def _sweep(self) -> StoreError | None:
+    def _sweep(self, refused: list[PendingRequest]) -> StoreError | None:
         """Let the engine do what is due. A failure is returned: it must not keep those who ask from being answered."""
         if self._engine.clock() < self._sweep_at:
             return None
         try:
             self._engine.sweep()
         except StoreError as error:
-            self._refuse_as_undecided([], error)
+            self._refuse_as_undecided(refused, error)
             return error
         return None
 
@@ -184,9 +184,10 @@ class Server:
     def _take_arrivals(self, group: list[PendingRequest]) -> None:
         """Carry out what has arrived; what there is no time for comes first in the next turn."""
         names = self._next_names()
-        until = time.thread_time() + MOST_SECONDS / 2 if len(names) > 1 else 0.0
+        until, soonest = time.thread_time() + MOST_SECONDS / 2, time.monotonic() + MOST_SECONDS / 2
         for index, name in enumerate(names):
-            if index and time.thread_time() >= until:
+            # The thread's own time costs a call of the kernel, and never goes faster than the clock.
+            if index and time.monotonic() >= soonest and time.thread_time() >= until:
                 self._arrived.extendleft(reversed(names[index:]))
                 break
             self._take(name, group)
@@ -307,10 +308,16 @@ class Server:
             self._carry_out(pending, pending.command, group)
 
     def _refuse_as_undecided(self, group: list[PendingRequest], error: StoreError) -> None:
-        """Refuse a group of which nobody knows what is on the disk; a publish may be repeated safely."""
+        """Refuse a group of which nobody knows what is on the disk; a publish may be repeated safely.
+
+        Those that were to go on later are refused with it: what was done of them last may be lost, and the engine
+        forgets what they go on with.
+        """
         with suppress(StoreError):
             self._engine.commit()
         self._look_again = True
+        group.extend(self._continued)
+        self._continued.clear()
         for pending in group:
             pending.refuse("ERR_INTERNAL_ERROR", f"{error}; it may be done or not")
 

@@ -74,8 +74,8 @@ class _Line:
             self._reopen()
             self._files.put(f"{self._requests}/{name}", request)
 
-    def read(self, name: str, seconds: float) -> bytes | None:
-        """Wait for the answer; None when there is none in time."""
+    def read(self, name: str, seconds: float, is_unique: bool) -> bytes | None:
+        """Wait for the answer; None when there is none in time. `is_unique`: no other answer ever has this name."""
         path = f"{self._folder}/{name}"
         began = time.monotonic()
         end = began + seconds
@@ -91,7 +91,10 @@ class _Line:
                     return None
             else:
                 self._eager = EAGER_SECONDS if time.monotonic() - began < EAGER_SECONDS else 0.0
-                self._files.end(path, status)  # out of this folder: what is written over in it would wake us
+                if is_unique:
+                    self._files.end(path, status)
+                else:
+                    os.unlink(path)
                 return data
 
     def close(self) -> None:
@@ -111,7 +114,8 @@ class _Line:
         # A manager gives nothing to a client that was killed while it waited.
         self._held = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._held, fcntl.LOCK_EX)
-        self._waker = Waker([self._folder], self._wake)
+        # Answers are renamed in; what this thread writes over in the folder shall not wake it.
+        self._waker = Waker([self._folder], self._wake, only_renamed=True)
 
     def _let_go(self) -> None:
         if self._held >= 0:
@@ -264,7 +268,7 @@ class Client(Calls):
         name = f"{number}.json"
         line.send(name, written + b"\n")
         try:
-            read = line.read(name, seconds)
+            read = line.read(name, seconds, number.startswith(self._token))
         except KeyboardInterrupt:
             self._withdraw(name)
             raise
@@ -273,17 +277,7 @@ class Client(Calls):
         answer: Answer = orjson.loads(read)
         return answer
 
-    def consume(
-        self,
-        queue: str,
-        *,
-        consumer_id: str | None = None,
-        visibility: float | None = None,
-        wait: float = 0,
-        timeout: float | None = None,
-    ) -> Delivery | None:
-        """Lease the next message for `visibility` seconds, waiting up to `wait` seconds for one."""
-        return self.take(queue, consumer_id=consumer_id, visibility=visibility, wait=wait, timeout=timeout)
+    consume = Calls.take
 
     def metrics(self) -> Answer:
         return self.call("metrics", {})

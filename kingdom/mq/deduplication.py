@@ -26,6 +26,8 @@ class Request(NamedTuple):
     id: str
     #: The same for the same id of the same client with the same content to the same queue, and for nothing else.
     key: str
+    #: By which it is found in memory.
+    mark: bytes
 
     @classmethod
     def of(cls, client: str, queue: str, request_id: str, drafts: Sequence[Draft]) -> Self:
@@ -35,13 +37,18 @@ class Request(NamedTuple):
         for draft in drafts:
             parts.append(_written(draft[:1]))
             parts.append(PLAIN_WRITTEN if draft[1:] == PLAIN else _written(draft[1:]))
-        return cls(request_id, blake2b(b"".join(parts), digest_size=15).hexdigest())
+        return cls._keyed(request_id, b"".join(parts))
 
     @classmethod
     def of_handed_over(cls, queue: str, message_id: str) -> Self:
         """Return what identifies a message from another store: the id that it had there."""
         text = f"handed over:{len(queue)}:{queue}:{message_format.whole_text('messageId', message_id)}"
-        return cls(message_id, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=15).hexdigest())
+        return cls._keyed(message_id, text.encode("utf-8", "surrogatepass"))
+
+    @classmethod
+    def _keyed(cls, request_id: str, written: bytes) -> Self:
+        key = blake2b(written, digest_size=15).hexdigest()
+        return cls(request_id, key, fingerprint(key))
 
 
 def _written(parts: Iterable[object]) -> bytes:
@@ -85,7 +92,7 @@ class Deduplication:
             if entry.kind == "dedup":
                 self._keys.put(fingerprint(entry.queue, entry.key), names.id_as_number(entry.ids[0]), entry.at)
             else:
-                self._keep_request(entry)
+                self._keep_request(entry, fingerprint(entry.key))
 
     def remembered(self) -> Remembered:
         kept = (self._requests, self._keys)
@@ -98,7 +105,7 @@ class Deduplication:
 
     def ids_of_request(self, request: Request, count: int) -> tuple[str, ...] | None:
         """Return the ids that this request led to, with gaps for what was refused or lost. None: it is new."""
-        found = self._requests.get(fingerprint(request.key))
+        found = self._requests.get(request.mark)
         if found is None:
             return None
         ids = tuple(names.id_from_number(number) for number in ((found,) if isinstance(found, int) else found))
@@ -115,7 +122,7 @@ class Deduplication:
 
     def note_request(self, queue_name: str, request: Request, ids: tuple[str, ...], now: int) -> None:
         entry = DedupEntry("request", now, queue_name, request.key, ids)
-        self._keep_request(entry)
+        self._keep_request(entry, request.mark)
         self.unsaved.append(entry)
 
     def note_key(self, queue_name: str, dedup_key: str, name: str, now: int) -> None:
@@ -124,10 +131,9 @@ class Deduplication:
         self._keys.put(fingerprint(queue_name, dedup_key), names.id_as_number(message_id), now)
         self.unsaved.append(DedupEntry("dedup", now, queue_name, dedup_key, (message_id,)))
 
-    def _keep_request(self, entry: DedupEntry) -> None:
+    def _keep_request(self, entry: DedupEntry, key: bytes) -> None:
         """Add what a crash left of a request, which may be a part of it, to what the journal knows."""
         numbers = tuple(map(names.id_as_number, entry.ids))
-        key = fingerprint(entry.key)
         before = self._requests.get(key)
         if before is not None:
             known = (before,) if isinstance(before, int) else before

@@ -6,10 +6,12 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kingdom.disk.codec import parse_json
 from kingdom.errors import BadConfig, BadMessage
 from kingdom.home import config, schemas
 from kingdom.home.places import find_schema
@@ -21,6 +23,7 @@ OUTBOXES = "outboxes"
 """Begins the `original_file` of what lay in an outbox: it is put back into no queue."""
 LARGEST_DEAD_LETTER = 4 << 20
 """A dead letter is larger than the message in it."""
+_OF_A_ROW = frozenset(["id", "file", "agent", "in_reply_to", "type", "from", "at"])
 _UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
@@ -90,6 +93,16 @@ def original_of(body: Mapping[str, Any]) -> bytes:
         return base64.b64decode(text, validate=True) if body.get("original_encoding") == "base64" else text.encode()
     except (binascii.Error, ValueError):
         raise BadMessage(what="the dead letter", why="its original_message is no base64") from None
+
+
+def listed_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the messages in the list of a thread, oldest first, as far as it can be read: a kill may tear a line."""
+    with suppress(FileNotFoundError), open(path, "rb") as lines:
+        for line in lines:
+            with suppress(ValueError):
+                row = parse_json(line)
+                if isinstance(row, dict) and row.keys() >= _OF_A_ROW:
+                    yield row
 
 
 def _schema(kind: str) -> str:

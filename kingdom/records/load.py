@@ -15,6 +15,7 @@ from kingdom.errors import BadFile, BadName
 from kingdom.home import roster
 from kingdom.home.places import Places, is_hidden
 from kingdom.times import moment, rests_until
+from kingdom.words import Said
 
 CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
 MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it works"
@@ -36,7 +37,7 @@ class Load:
     why: str
     #: What would end this state, in words.
     until: str
-    #: Tasks that could run now.
+    #: Tasks that run or could run now: not those that rest, nor those of a general that is stopped or not installed.
     under_way: int
 
 
@@ -98,15 +99,17 @@ def _health(places: Places, now: float, stale_seconds: float) -> tuple[str, str,
         taken = moment(str(vitals["timestamp"]))
         health = str(vitals.get("health", "green"))
     except (FileNotFoundError, KeyError):
-        return "green", "no vitals yet", CALMER
+        return "green", Said("vitals_none", "no vitals yet"), CALMER
     except (BadFile, ValueError, OSError):
-        return "orange", "the vitals cannot be read", MEASURED
+        return "orange", Said("vitals_bad", "the vitals cannot be read"), MEASURED
     if now - taken > stale_seconds:
-        return "orange", f"the vitals are {now - taken:.0f} s old", MEASURED
+        age = round(now - taken)
+        return "orange", Said("vitals_old", f"the vitals are {age} s old", seconds=age), MEASURED
     return health, _figures(vitals.get("judged_by", vitals.get("system"))), CALMER
 
 
 def _figures(system: Any) -> str:
-    figures = system if isinstance(system, dict) else {}
-    said = [text.format(figures[key]) for key, text in FIGURES.items() if isinstance(figures.get(key), int | float)]
-    return ", ".join(said) or "by its vitals"
+    given = system if isinstance(system, dict) else {}
+    figures = {key: given[key] for key in FIGURES if isinstance(given.get(key), int | float)}
+    said = ", ".join(text.format(figures[key]) for key, text in FIGURES.items() if key in figures)
+    return Said("figures", said, **figures) if said else Said("vitals", "by its vitals")

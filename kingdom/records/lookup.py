@@ -21,9 +21,13 @@ LONGEST_SHOWN = 80
 class Found:
     """A file of a queue. Its content is empty when it cannot be read as one."""
 
+    #: Its queue: events, tasks, messages or orders.
     kind: str
+    #: The folder of that queue which it lies in.
     state: str
+    #: Where it lies.
     path: Path
+    #: The JSON object in it.
     content: dict[str, Any]
     #: When its file was changed last; 0 when nobody asked.
     changed: float = 0.0

@@ -40,8 +40,9 @@ class Queued(NamedTuple):
     rank: Rank
     #: Its file's name.
     filename: str
-    #: Of the record, as its priority.
+    #: The record's own type.
     type: str
+    #: The record's own priority.
     priority: str
     #: Whether its owner had begun with it before a restart, and noted what it was doing.
     begun: bool = False
@@ -315,6 +316,8 @@ class Message(Filed):
     thread_ts: str | None = field(default=None, metadata=WHEN_SET)
     #: A copy of `context.reply_context`, where other envoys look for it.
     reply_context: Json | None = field(default=None, metadata=WHEN_SET)
+    #: The conversation that a reply under it goes on with: its reply_context, and for how many ttl_seconds.
+    track_conversation: Json | None = field(default=None, metadata=WHEN_SET)
     #: How often its channel has refused it.
     tries: int | None = field(default=None, metadata=WHEN_SET)
     #: Why its channel refused it last.

@@ -60,16 +60,16 @@ class Queue(Generic[R]):
     def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
         """Move records that were read, durable together. Return the ids that could not: gone, or already in `dst`."""
         self._check_move(src, dst)
-        names = [f"{id}.json" for id in ids]
         before, after = self._folders[src], self._folders[dst]
-        stuck = self._disk.move_all([(f"{before}/{name}", f"{after}/{name}") for name in names])
+        stuck = self._disk.move_all([(f"{before}/{id}.json", f"{after}/{id}.json") for id in ids])
         return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
 
     def end(self, records: Iterable[R], src: str, dst: str) -> None:
-        """Rewrite records that were read in `src`, durable together, and move them to where they stay."""
-        ended = list(records)
-        self.update(src, ended)
-        self.move([record.id for record in ended], src, dst)
+        """Rewrite records that were read in `src` and move them to where they stay, durable together."""
+        self._check_move(src, dst)
+        before, after = self._folders[src], self._folders[dst]
+        files = ((f"{record.id}.json", to_json(record.to_json())) for record in records)
+        self._disk.rewrite_and_move([(f"{before}/{name}", f"{after}/{name}", data) for name, data in files])
 
     def file_names(self, state: str) -> list[str]:
         """Return the names that a reader may see, in no order."""

@@ -131,14 +131,14 @@ class Started(NamedTuple):
     attempt: int
     #: For how many seconds the machine had been suspended since its boot; None in older notes.
     slept: float | None = None
+    #: When the try began, in seconds after boot; None in older notes: with its process.
+    begun: float | None = None
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
         """Return the note; KeyError, TypeError or ValueError for a damaged one."""
-        slept = value.get("slept")
-        return cls(
-            int(value["pid"]), int(value["start"]), int(value["attempt"]), None if slept is None else float(slept)
-        )
+        times = (None if (time := value.get(name)) is None else float(time) for name in ("slept", "begun"))
+        return cls(int(value["pid"]), int(value["start"]), int(value["attempt"]), *times)
 
     def to_json(self) -> dict[str, Any]:
         return self._asdict()

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from kingdom.records.load import MEASURED, Load
+from kingdom.words import Said
 
 PEOPLE = "people"
 ADMITS = {
@@ -44,7 +45,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         if self.load.health not in ADMITS:
-            unknown = replace(self.load, health="orange", why=f"the vitals say {self.load.health!r}", until=MEASURED)
+            unknown = replace(self.load, health="orange", why=_odd(self.load.health), until=MEASURED)
             object.__setattr__(self, "load", unknown)
 
     @property
@@ -60,12 +61,15 @@ class Gate:
     def holds_because(self, work: Work) -> str | None:
         """Say why something must wait; None when it need not."""
         if not self.admits(work):
-            health = self.load.health
-            return f"the machine is {health} ({self.load.why}), so {STARTS[health]} {self.load.until}"
+            health, why, until = self.load.health, self.load.why, self.load.until
+            said = f"the machine is {health} ({why}), so {STARTS[health]} {until}"
+            ends = "measured" if until == MEASURED else "calmer"
+            return Said("machine", said, health=health, why=why, until=ends)
         if self.room == 0:
             more = "more starts when one ends, or when config/king.yaml allows more"
-            tasks = "1 task is" if self.load.under_way == 1 else f"{self.load.under_way} tasks are"
-            return f"{tasks} under way and concurrency.max_soldiers is {self.at_most}: {more}"
+            tasks = "1 task runs" if self.load.under_way == 1 else f"{self.load.under_way} tasks run"
+            said = f"{tasks} or could run now, and concurrency.max_soldiers is {self.at_most}: {more}"
+            return Said("full", said, count=self.load.under_way, most=self.at_most)
         return None
 
 
@@ -78,10 +82,16 @@ def no_soldier_because(
     """
     own = [task for name, task in running if name == general]
     if own_most is not None and len(own) >= own_most:
-        return f"{_soldiers(len(own), f' of {general}')} running and its max_soldiers is {own_most}"
+        said = f"{_soldiers(len(own), f' of {general}')} running and its max_soldiers is {own_most}"
+        return Said("own_full", said, general=general, count=len(own), most=own_most)
     if not is_answer and len(running) >= at_most:
-        return f"{_soldiers(len(running))} running and concurrency.max_soldiers is {at_most}"
+        said = f"{_soldiers(len(running))} running and concurrency.max_soldiers is {at_most}"
+        return Said("full", said, count=len(running), most=at_most)
     return None
+
+
+def _odd(health: str) -> str:
+    return Said("vitals_odd", f"the vitals say {health!r}", health=health)
 
 
 def _soldiers(count: int, whose: str = "") -> str:

@@ -38,10 +38,11 @@ class Cgroup:
         """Return whether it could be made."""
         return self.folder is not None and os.path.isdir(self.folder)
 
-    def join(self) -> None:
-        """Put this process into it."""
-        if self.folder is not None:
-            _write(f"{self.folder}/cgroup.procs", "0")
+    def open(self) -> int | None:
+        """Return a descriptor: who writes 0 to it is put into it. None when there is no such group."""
+        with suppress(OSError):
+            return os.open(f"{self.folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        return None
 
     def members(self) -> list[int]:
         """Return the pids in it."""

@@ -81,12 +81,17 @@ def tracer(pid: int) -> int | None:
 
 def age(start_ticks: int) -> float:
     """Return the seconds since a start time, by the time since boot."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / _TICKS
+    return since_boot() - start_ticks / _TICKS
+
+
+def since_boot() -> float:
+    """Return the seconds since this machine was started, also those for which it was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def slept() -> float:
     """Return for how many seconds this machine has been suspended since its boot."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return since_boot() - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def soldier_markers(home: Path, task: str) -> Markers:
@@ -108,7 +113,8 @@ def overwrite_environment(environment: Mapping[str, str]) -> None:
     The kernel shows the memory that held our environment at the start. Nothing may use that any more.
     """
     begin, end = environment_memory()
-    shown = b"".join(b"%s=%s\0" % (os.fsencode(name), os.fsencode(environment[name])) for name in _MARKERS)
+    marks = [(name, environment[name]) for name in _MARKERS if name in environment]
+    shown = b"".join(b"%s=%s\0" % (os.fsencode(name), os.fsencode(value)) for name, value in marks)
     ctypes.memset(begin, 0, end - begin)
     ctypes.memmove(begin, shown, min(len(shown), end - begin))
 
@@ -185,9 +191,13 @@ def carriers(markers: Markers, not_before: int = 0) -> list[tuple[int, int]]:
         start = started_at(pid)
         if start is None or start < not_before or pid == os.getpid():
             continue
-        if carries(pid, markers.environment) or markers.mount in _own_mounts(pid):
+        if _is_carrier(pid, markers):
             found.append((pid, start))
     return found
+
+
+def _is_carrier(pid: int, markers: Markers) -> bool:
+    return carries(pid, markers.environment) or markers.mount in _own_mounts(pid)
 
 
 def tree(root: int) -> list[int]:
@@ -213,11 +223,17 @@ def send(pids: Iterable[tuple[int, int]], number: signal.Signals) -> None:
 
 
 def end_carriers(markers: Markers, not_before: int = 0, seconds: float = END_SECONDS) -> int:
-    """Kill all that carry the markers with all that they have started, and return how many there were."""
+    """Kill all that carry the markers with all that they have started, and return how many there were.
+
+    They are stopped and looked at once more before that: a serving process may have gone on to its next task.
+    """
     give_up = time.monotonic() + seconds
     ended = 0
     while (left := carriers(markers, not_before)) and time.monotonic() < give_up:
-        ended += end(left, give_up - time.monotonic())
+        send(left, signal.SIGSTOP)
+        still = [(pid, start) for pid, start in left if _is_carrier(pid, markers)]
+        send(set(left).difference(still), signal.SIGCONT)
+        ended += end(still, give_up - time.monotonic())
         time.sleep(LOOK_SECONDS)
     return ended
 

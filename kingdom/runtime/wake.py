@@ -43,15 +43,22 @@ class Waker:
     """
 
     def __init__(
-        self, folders: Iterable[Path], mode: Mode = "inotify", ignored: Mapping[Path, tuple[str, ...]] = NO_ENDINGS
+        self,
+        folders: Iterable[Path],
+        mode: Mode = "inotify",
+        ignored: Mapping[Path, tuple[str, ...]] = NO_ENDINGS,
+        *,
+        only_renamed: bool = False,
     ) -> None:
-        """`ignored` are endings of names, by folder, that are no news when they arrive."""
+        """`ignored` are endings of names, by folder, that are no news when they arrive. With `only_renamed` files that
+        are linked in or written in place are none either."""
         self._poll = select.poll()
         self._on_wake: dict[int, Callable[[], object]] = {}
         self._inotify: INotify | None = None
         self._folders: dict[int, Path] = {}
         self._unwatched: list[Path] = []
         self._ignored = ignored
+        self._only_renamed = only_renamed
         #: Until then others need the processor, and `eager` has no effect, by the monotonic clock.
         self._shared_until = 0.0
         if mode == "inotify":
@@ -115,7 +122,7 @@ class Waker:
         try:
             self._inotify = INotify(nonblocking=True)
             for folder in folders:
-                self._folders[self._inotify.add_watch(folder, _arrival_flags())] = folder
+                self._folders[self._inotify.add_watch(folder, _arrival_flags(self._only_renamed))] = folder
         except OSError:
             # Out of watches or instances: polling must do, and does.
             if self._inotify is not None:
@@ -147,7 +154,8 @@ class Waker:
         assert self._inotify is not None
         while self._unwatched:
             try:
-                self._folders[self._inotify.add_watch(self._unwatched[-1], _arrival_flags())] = self._unwatched[-1]
+                watch = self._inotify.add_watch(self._unwatched[-1], _arrival_flags(self._only_renamed))
+                self._folders[watch] = self._unwatched[-1]
             except OSError:
                 return False
             self._unwatched.pop()
@@ -269,8 +277,9 @@ def _close(*fds: int) -> None:
         os.close(fd)
 
 
-def _arrival_flags() -> int:
+def _arrival_flags(only_renamed: bool) -> int:
     """Return the kernel's events of whole files: renamed or linked in, or closed by a program that writes in place."""
     from inotify_simple import flags
 
-    return int(flags.MOVED_TO | flags.CREATE | flags.CLOSE_WRITE | flags.MOVE_SELF | flags.ONLYDIR)
+    written = 0 if only_renamed else flags.CREATE | flags.CLOSE_WRITE
+    return int(flags.MOVED_TO | written | flags.MOVE_SELF | flags.ONLYDIR)

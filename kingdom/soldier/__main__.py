@@ -1,6 +1,6 @@
 """`python -m kingdom.soldier <task>`: one soldier, one task, one raw report.
 
-`--cage` prints what its sandbox would lack, and on a second line why a process could hide from its end.
+`--sandbox` prints what its sandbox would lack, and on a second line why a process could hide from its end.
 `--warm` serves soldiers for its general, which speaks by the socket of that number, until there is nothing more to do.
 """
 
@@ -13,7 +13,7 @@ from kingdom.soldier.serve import Ready, serve
 from kingdom.soldier.warm import serve_warm
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--cage":
+    if sys.argv[1] in ("--sandbox", "--cage"):  # as older copies of gen-doctor ask
         print(sandbox.missing() or "", sandbox.missing_hold() or "", sep="\n")
     elif sys.argv[1] == "--warm":
         sys.exit(serve_warm(int(sys.argv[2])))

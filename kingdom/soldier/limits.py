@@ -32,6 +32,7 @@ class Limits:
         self._home = home
         self._limits = limits
         self._streams = streams
+        self._worked_before = _seconds_of_the_ended()
 
     def exceeded(self) -> Exceeded | None:
         """Return the limit that the engine and its descendants are over; None while they are within all of them."""
@@ -41,7 +42,7 @@ class Limits:
         used = _memory(members, self._limits["memory_mb"] << 20) >> 20
         if used > self._limits["memory_mb"]:
             return Exceeded(MEMORY, f"{used} MB of memory, more than {self._limits['memory_mb']}")
-        worked = _processor_seconds(members)
+        worked = _processor_seconds(members) - self._worked_before
         if worked > self._limits["cpu_seconds"]:
             why = f"{worked:.0f} s of processor time, more than {self._limits['cpu_seconds']}"
             return Exceeded(PROCESSOR, why)
@@ -108,5 +109,9 @@ def _processor_seconds(pids: Iterable[int]) -> float:
     """Count the living with the children whose end they have seen, and those whose end we have seen ourselves."""
     rows = (fields for pid in pids if (fields := stat_fields(pid)))
     living = sum(sum(int(ticks) for ticks in fields[11:15]) for fields in rows) / _TICKS
+    return living + _seconds_of_the_ended()
+
+
+def _seconds_of_the_ended() -> float:
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return living + ended.ru_utime + ended.ru_stime
+    return ended.ru_utime + ended.ru_stime

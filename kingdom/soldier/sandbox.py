@@ -1,4 +1,5 @@
-"""The sandbox of a soldier's engine. Entered in the child, just before the engine's program starts.
+"""The sandbox of a soldier's engine. Entered just before the engine's program starts, by the process that becomes it
+or by a thread that forks that process.
 
 Landlock guards the contents of files, and who gets signals. A mount namespace, read-only for the most part, guards
 what Landlock does not know: modes, times, attributes. A seccomp filter refuses Unix sockets (the launcher listens on
@@ -9,6 +10,7 @@ its privileges. Where the kernel lacks a part, `missing` says so.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import resource
@@ -16,7 +18,7 @@ import signal
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,7 +32,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 _SECCOMP_MODE_FILTER = 2
-_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWIPC = 0x00020000, 0x10000000, 0x08000000
+_CLONE_FS, _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWIPC = 0x00000200, 0x00020000, 0x10000000, 0x08000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 _MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_FDCWD, _AT_RECURSIVE = 442, 1, -100, 0x8000
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -63,8 +65,11 @@ _STEP = struct.Struct("=HBBI")
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets of what it looks at in struct seccomp_data."""
 
+STACK_BYTES = 1 << 19
+"""Of the thread that enters a sandbox."""
+LOOK_SECONDS = 0.00005
 FRESH_SECONDS = 1.0
-MOST_HELD = 256
+MOST_HELD = 512
 """Trees that are held open for those that are forked: a process may have so many files open, and needs some itself."""
 
 
@@ -124,6 +129,12 @@ def _can_unshare() -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+def go_first() -> None:
+    """Let this process, and what it starts, be ended before a role when the machine is out of memory."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write(str(FIRST_TO_GO))
+
+
 def adopt_orphans() -> None:
     """Make whatever the engine leaves behind our child, so that we can end it."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -141,8 +152,6 @@ class Prepared:
         self._held: list[int] = []
         self._told: list[bytes] = []
         self._more: list[str] = []
-        #: A ruleset for the next one that enters, made before it is forked: a fork pays for all that it touches.
-        self.rules = -1
 
     @property
     def is_fresh(self) -> bool:
@@ -169,23 +178,6 @@ class Prepared:
         if not self.is_fresh or self._hidden != [*order.may_not_read]:
             self.renew(order.may_not_read)
 
-    def make_rules(self, order: SoldierOrder) -> None:
-        """Make the ruleset for this soldier."""
-        self.drop_rules()
-        if order.sandbox and _landlock_version() >= 1:
-            self.fit(order)
-            self.rules = _ruleset(order, self)
-
-    def take_rules(self) -> int:
-        """Return the ruleset that was made, which the caller closes; -1 when none was."""
-        rules, self.rules = self.rules, -1
-        return rules
-
-    def drop_rules(self) -> None:
-        """Close the ruleset that was made: it was for one soldier alone."""
-        if (rules := self.take_rules()) >= 0:
-            os.close(rules)
-
     def allow_reading(self, rules: int) -> None:
         """Add to a ruleset all that may be read."""
         for told in self._told:
@@ -195,16 +187,12 @@ class Prepared:
 
 
 def enter(order: SoldierOrder, prepared: Prepared) -> None:
-    """Bind the child: it will end with the soldier, use no more than its limits, and write only where it may.
+    """Bind this thread, and all that it forks: it writes only where it may, and reads nothing that is hidden.
 
     Without a whole sandbox (see `missing`) as much of it is set up as this kernel can.
     """
-    if prepared.rules < 0:
-        prepared.fit(order)
-    _limit(order.limits, prepared.processes)
+    prepared.fit(order)
     os.nice(GIVES_WAY)
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write(str(FIRST_TO_GO))
     if order.sandbox:
         _mount_read_only([*order.may_write, *order.may_remove])
         os.chdir(order.workspace)
@@ -213,25 +201,67 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
         if _landlock_version() >= 1:
             _landlock(order, prepared)
         _filter_calls()
-    # Last, as a change of credentials takes it back.
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _limit(limits: Mapping[str, int], processes: int) -> None:
+def bind(order: SoldierOrder, prepared: Prepared) -> None:
+    """Bind this process, after it has entered: it will end with its parent, and use no more than its limits."""
     for what, most in (
-        (resource.RLIMIT_DATA, (limits["memory_mb"] * 5 // 4 + limits.get("reserved_mb", 0)) << 20),
-        (resource.RLIMIT_CPU, limits["cpu_seconds"] + 1),
+        (resource.RLIMIT_DATA, (order.limits["memory_mb"] * 5 // 4 + order.limits.get("reserved_mb", 0)) << 20),
+        (resource.RLIMIT_CPU, order.limits["cpu_seconds"] + 1),
         # A few more than allowed: only what it can exceed is seen, and named, by `limits`.
-        (resource.RLIMIT_NPROC, processes + limits["processes"] + 8),
+        (resource.RLIMIT_NPROC, prepared.processes + order.limits["processes"] + 8),
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(what)
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (bound, bound))
+    # After the sandbox, as a change of credentials takes it back.
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def may_enter_by_thread() -> bool:
+    """Return whether a thread may enter: who needs a namespace for users can have it for a whole process alone."""
+    return os.geteuid() == 0
+
+
+def in_thread(order: SoldierOrder, prepared: Prepared, fork: Callable[[], int]) -> int:
+    """Call `fork` in a thread that has entered the sandbox. Return what it returns, or raise what it raises.
+
+    What a thread does before a fork need not be done after it, in memory that has to be copied for that. The thread
+    has ended on return: whoever is in its sandbox may trace it, and it shares our memory.
+    """
+    done = _thread.allocate_lock()
+    found: list[int | BaseException] = []
+
+    def run() -> None:
+        found.append(_thread.get_native_id())
+        try:
+            _must(_libc.unshare(_CLONE_FS), "unshare")  # its working directory is its own
+            enter(order, prepared)
+            found.append(fork())
+        except BaseException as error:  # noqa: BLE001
+            # It is raised again where somebody waits for it.
+            found.append(error)
+        done.release()
+
+    done.acquire()
+    _thread.stack_size(STACK_BYTES)
+    _thread.start_new_thread(run, ())
+    done.acquire()
+    thread, outcome = found
+    while os.path.exists(f"/proc/self/task/{thread}"):
+        time.sleep(LOOK_SECONDS)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def _own_processes() -> int:
-    count, ours = 0, os.getuid()
+    """Count the processes of this user. For root, whose processes the kernel does not limit, all that there are."""
+    if (ours := os.getuid()) == 0:
+        with open("/proc/loadavg") as load:
+            return int(load.read().split()[3].partition("/")[2])
+    count = 0
     for name in os.listdir("/proc"):
         with suppress(OSError):
             count += name.isdigit() and os.stat(f"/proc/{name}").st_uid == ours
@@ -294,7 +324,7 @@ def _landlock_version() -> int:
 
 
 def _landlock(order: SoldierOrder, prepared: Prepared) -> None:
-    rules = prepared.rules if prepared.rules >= 0 else _ruleset(order, prepared)
+    rules = _ruleset(order, prepared)
     _must(_libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, ctypes.c_uint(0)), "landlock_restrict_self")
     os.close(rules)
 

@@ -6,14 +6,14 @@ Standard library only, and as little of it as will do: a soldier must start in m
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import FrameType
-from typing import NamedTuple, NoReturn, Self
+from typing import NamedTuple, Self
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json, to_json
@@ -68,8 +68,7 @@ class Streams(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """What serving a task takes. It can be made before the process that serves is forked: such a process pays for each
-    page of memory that it touches."""
+    """What serving a task takes."""
 
     order: SoldierOrder
     places: Places
@@ -81,8 +80,6 @@ class Ready(NamedTuple):
     missing: str | None
     #: When it was begun, by the monotonic clock.
     begun: float
-    #: None while they are not open.
-    streams: Streams | None = None
 
     @classmethod
     def of(cls, environment: Mapping[str, str], places: Places) -> Self:
@@ -94,15 +91,6 @@ class Ready(NamedTuple):
         missing = sandbox.missing() if order.sandbox else None
         whole = {**environment, **order.env}
         return cls(order, places, engines.load(order.engine), cgroup, whole, missing, begun)
-
-
-class Ended(NamedTuple):
-    """An engine that has ended by itself, and has left no process."""
-
-    #: Less than 0: the signal that ended it.
-    exit_code: int
-    #: The most memory that one of its processes had, in MB.
-    peak_mb: int
 
 
 class NotStarted(Exception):
@@ -121,27 +109,26 @@ class LimitExceeded(Exception):
         self.exceeded = exceeded
 
 
-def serve(ready: Ready, prepared: sandbox.Prepared, leave: Callable[[Ended], bool] | None = None) -> None:
-    """Serve a task to its end. `leave` may leave the report to somebody else: then it returns True once it is there."""
+def serve(ready: Ready, prepared: sandbox.Prepared) -> None:
+    """Serve a task to its end."""
     order = ready.order
     sandbox.adopt_orphans()
+    sandbox.go_first()
     if ready.missing is not None and order.external:
-        report = _ask_for_consent(order, ready.missing)
+        report, peak_mb = _ask_for_consent(order, ready.missing), 0
     else:
-        report = _run(ready, prepared)
-    survivors = _end_tree() + ready.cgroup.kill_all()
-    peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-    if leave and not survivors and report.ended == BY_ITSELF and leave(Ended(report.exit_code or 0, peak_mb)):
-        return
-    report = concluded(ready, report, peak_mb)
+        report, peak_mb = _run(ready, prepared)
+    _end_tree()
+    ready.cgroup.kill_all()
+    report = _concluded(ready, report, peak_mb)
     try:
-        hand_in(ready, report)
+        _hand_in(ready, report)
     except OSError:
         _make_room(order)
-        hand_in(ready, report)
+        _hand_in(ready, report)
 
 
-def concluded(ready: Ready, report: RawReport, peak_mb: int) -> RawReport:
+def _concluded(ready: Ready, report: RawReport, peak_mb: int) -> RawReport:
     """Return the report with all that an ended run has left, after hiding secrets in what it printed."""
     order = ready.order
     _keep_output(order, ready.places)
@@ -153,11 +140,10 @@ def concluded(ready: Ready, report: RawReport, peak_mb: int) -> RawReport:
     return report._replace(task_id=order.task_id, missing_sandbox=ready.missing, seconds=seconds)
 
 
-def hand_in(ready: Ready, report: RawReport, guard: Callable[[], None] | None = None) -> None:
-    """Write the report where the general looks for it. The guard raises if that is not wanted any more."""
+def _hand_in(ready: Ready, report: RawReport) -> None:
+    """Write the report where the general looks for it."""
     order, places = ready.order, ready.places
     disk = Disk(places.soldier_folder(order.task_id), durability=order.durability)
-    disk.guard = guard or disk.guard
     disk.rewrite(places.raw_result(order.task_id), to_json(report.to_json()))
 
 
@@ -167,29 +153,29 @@ def _ask_for_consent(order: SoldierOrder, missing: str) -> RawReport:
     return RawReport(order.attempt, ended=NEVER_RAN, output_tail=missing, result=question, asks=CONSENT)
 
 
-def _run(ready: Ready, prepared: sandbox.Prepared) -> RawReport:
-    """Run the engine's program, and return how it ended."""
+def _run(ready: Ready, prepared: sandbox.Prepared) -> tuple[RawReport, int]:
+    """Run the engine's program. Return how it ended, and the most memory that one of its processes had, in MB."""
     order = ready.order
     signal.signal(signal.SIGTERM, _stop_requested)
     bounds = Limits(str(ready.places.home), order.limits, (order.out, order.err))
     report = RawReport(order.attempt)
     try:
-        code = _wait(_spawn(ready, prepared), bounds)
+        code, peak_mb = _wait(_spawn(ready, prepared), bounds)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
-        return report._replace(ended=STOPPED)
+        return report._replace(ended=STOPPED), 0
     except LimitExceeded as error:
         _end_tree()
-        return _over_limit(order, error.exceeded)
+        return _over_limit(order, error.exceeded), 0
     except NotStarted as error:
-        return report._replace(ended=NEVER_RAN, output_tail=str(error))
+        return report._replace(ended=NEVER_RAN, output_tail=str(error)), 0
     except OSError as error:
         why = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        return report._replace(ended=NEVER_RAN, output_tail=why)
+        return report._replace(ended=NEVER_RAN, output_tail=why), 0
     if code == -signal.SIGXCPU:
         why = f"a process with more than {order.limits['cpu_seconds']} s of processor time"
-        return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why)
-    return report._replace(ended=BY_ITSELF, exit_code=code)
+        return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why), peak_mb
+    return report._replace(ended=BY_ITSELF, exit_code=code), peak_mb
 
 
 def _with_result(ready: Ready, report: RawReport, peak_mb: int) -> RawReport:
@@ -217,35 +203,74 @@ def _spawn(ready: Ready, prepared: sandbox.Prepared) -> int:
 
     Without `subprocess`, as `threading`, which that loads, makes each fork dearer by half.
     """
-    argv, streams = ready.engine.argv(ready.order), ready.streams or Streams.of(ready.order)
+    argv, streams = ready.engine.argv(ready.order), Streams.of(ready.order)
     problem, tell = os.pipe2(os.O_CLOEXEC)
+    group = ready.cgroup.open()
+    by_thread = os.pipe2(os.O_CLOEXEC) if sandbox.may_enter_by_thread() else None
+    start = partial(_forked, ready, argv, prepared, streams, tell, group, by_thread)
+    # An end that is asked for has to wait: what is forked in that moment we would not know.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        try:
+            if by_thread is None:
+                pid = start()
+            else:
+                pid = sandbox.in_thread(ready.order, prepared, start)
+                os.write(by_thread[1], b"+")
+        except Exception as error:
+            # Whatever it is: the program must not run in half a sandbox.
+            raise NotStarted(f"its sandbox could not be set up: {error}") from error
+        finally:
+            for fd in filter(None, (tell, *streams, group, *(by_thread or ()))):
+                os.close(fd)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        if why := os.read(problem, TAIL_BYTES):
+            os.waitpid(pid, 0)
+            raise NotStarted(why.decode("utf-8", "replace"))
+        return pid
+    finally:
+        os.close(problem)
+
+
+def _forked(
+    ready: Ready,
+    argv: list[str],
+    prepared: sandbox.Prepared,
+    streams: Streams,
+    tell: int,
+    group: int | None,
+    by_thread: tuple[int, int] | None,
+) -> int:
+    """Fork, and return the pid of the process that becomes the engine's program.
+
+    What goes wrong is told by the pipe, which closes when the program starts. `by_thread` is a pipe that says when the
+    thread that forks, which has entered the sandbox, has ended: a program in the same sandbox could write into the
+    memory of its process.
+    """
     pid = os.fork()
-    if pid == 0:
-        _become_engine(ready, argv, prepared, streams, tell)
-    os.close(tell)
-    streams.close()
-    why = os.read(problem, TAIL_BYTES)
-    os.close(problem)
-    if why:
-        os.waitpid(pid, 0)
-        raise NotStarted(why.decode("utf-8", "replace"))
-    return pid
-
-
-def _become_engine(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: Streams, tell: int) -> NoReturn:
-    """Become the engine's program. What goes wrong is told by the pipe, which closes when the program starts."""
+    if pid:
+        return pid
     try:
         for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         os.setsid()
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
+        if group is not None:
+            with suppress(OSError):
+                os.write(group, b"0")
         os.chdir(ready.order.workspace)
         try:
-            ready.cgroup.join()
-            sandbox.enter(ready.order, prepared)
+            if by_thread is None:
+                sandbox.enter(ready.order, prepared)
+            else:
+                os.close(by_thread[1])
+                if not os.read(by_thread[0], 1):
+                    os._exit(1)  # our parent is gone
+            sandbox.bind(ready.order, prepared)
         except Exception as error:  # noqa: BLE001
-            # Whatever it is: the program must not run in half a sandbox.
+            # As above: not in half a sandbox.
             os.write(tell, f"its sandbox could not be set up: {error}".encode())
             os._exit(1)
         os.closerange(3, tell)
@@ -257,13 +282,16 @@ def _become_engine(ready: Ready, argv: list[str], prepared: sandbox.Prepared, st
         os._exit(1)
 
 
-def _wait(engine: int, bounds: Limits) -> int:
-    """Wait for the engine's end within its limits. Return its exit code; less than 0 for the signal that ended it."""
-    ended = select.poll()
-    ended.register(os.pidfd_open(engine), select.POLLIN)
+def _wait(engine: int, bounds: Limits) -> tuple[int, int]:
+    """Wait for the engine's end within its limits. Return its exit code and the peak of its memory in MB.
+
+    The code is less than 0 for the signal that ended it.
+    """
+    ended, process, peak_kb = select.poll(), os.pidfd_open(engine), 0
+    ended.register(process, select.POLLIN)
     try:
         while not ended.poll(LOOK_MILLISECONDS):
-            _reap_orphans(engine)
+            peak_kb = max(peak_kb, _reap_orphans(engine))
             if (exceeded := bounds.exceeded()) is not None:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 raise LimitExceeded(exceeded)
@@ -273,14 +301,19 @@ def _wait(engine: int, bounds: Limits) -> int:
             os.killpg(engine, signal.SIGTERM)
         ended.poll(TERM_SECONDS * 1000)
         raise
-    return os.waitstatus_to_exitcode(os.waitpid(engine, 0)[1])
+    finally:
+        os.close(process)
+    _, status, used = os.wait4(engine, 0)
+    return os.waitstatus_to_exitcode(status), max(peak_kb, used.ru_maxrss) >> 10
 
 
-def _reap_orphans(engine: int) -> None:
-    """Reap the processes that we adopted: else they would fill the process table."""
+def _reap_orphans(engine: int) -> int:
+    """Reap the processes that we adopted: else they would fill the process table. Return their peak of memory in kB."""
+    peak_kb = 0
     with suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != engine:
-            os.waitpid(ended.si_pid, 0)
+            peak_kb = max(peak_kb, os.wait4(ended.si_pid, 0)[2].ru_maxrss)
+    return peak_kb
 
 
 def _keep_output(order: SoldierOrder, places: Places) -> None:
@@ -302,17 +335,14 @@ def _make_room(order: SoldierOrder) -> None:
         os.truncate(stream, 0)
 
 
-def _end_tree() -> int:
-    """Kill what a soldier has left, and return how many processes: what was orphaned has become ours. Stopped first,
-    they cannot flee.
+def _end_tree() -> None:
+    """Kill what a soldier has left: what was orphaned has become ours. Stopped first, they cannot flee.
 
     Without a child there is no descendant either, and the processes of the machine need not be looked through.
     """
-    ended = 0
     with suppress(ChildProcessError):
         while True:
             if os.waitpid(-1, os.WNOHANG)[0]:
-                ended += 1
                 continue
             left = tree(os.getpid())
             for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -320,8 +350,6 @@ def _end_tree() -> int:
                     with suppress(ProcessLookupError):
                         os.kill(pid, number)
             os.waitpid(-1, 0)
-            ended += 1
-    return ended
 
 
 def _output_tail(order: SoldierOrder) -> str:

@@ -1,9 +1,8 @@
-"""A process that has loaded what serving a soldier takes, and forks one serving process for each request.
+"""A process that has loaded what serving soldiers takes, and the serving processes that it forks.
 
-Its general starts it when there is work. It ends after a minute without, and with its general. What it forks is a
-serving process like any other: in a session of its own, under the lock that came with the request. Only the report on
-an engine that has ended well it leaves to this process, for which nothing that it touches has to be copied first.
-Standard library only, as for all that serves a soldier.
+Its general starts it when there is work, and gets from it serving processes, each with a socket of its own. They serve
+one task after the other: in a session of their own, each task under the lock that came with its request. All of them
+end after a minute without work, and with their general, but not before a task is served. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,180 +13,114 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from kingdom.disk.codec import read_json_or
-from kingdom.errors import BadFile, LockLost
 from kingdom.home.places import Places, find_home
-from kingdom.records.soldiers import BY_ITSELF, RawReport
-from kingdom.runtime.processes import end_with_parent, environment_memory, overwrite_environment
+from kingdom.runtime.processes import (
+    end_with_parent,
+    environment_memory,
+    overwrite_environment,
+)
 from kingdom.soldier.sandbox import Prepared
-from kingdom.soldier.serve import Ended, Ready, Streams, concluded, hand_in, serve
+from kingdom.soldier.serve import Ready, serve
 
+BEGUN, DONE = b"begun", b"done"
+"""What a serving process says of a task: it has the lock and shows the markers; it has given both back."""
 IDLE_SECONDS = 60.0
-MOST_AT_ONCE = 16
-"""Requests that are made ready before the first of them is forked: after each fork all that we touch is copied."""
-PATIENCE_SECONDS = 30.0
-"""A serving process whose report is not written for so long ends this process, and writes it itself."""
+MOST_SECONDS = 1.0
+"""A serving process that has used so much processor time itself is replaced: its engines' limits are its own while it
+starts them, and the least limit is a second more than this."""
 LARGEST_REQUEST = 1 << 20
-LARGEST_PART = 1 << 16
-_DO_IT_YOURSELF = signal.SIGUSR1
-
-
-class Declined(Exception):
-    """The warm server cannot write a report."""
 
 
 def serve_warm(descriptor: int) -> int:
-    """Fork a serving process for each request on this socket, and answer with its pid, until there are no more."""
+    """Fork a serving process for each request on this socket, and answer with its socket, until there are no more."""
     end_with_parent(signal.SIGKILL)
     os.umask(0o077)
     os.chdir(find_home())
-    gc.disable()  # a collection in a process that was forked would copy all that it looks at
     environment_memory()
+    gc.freeze()  # else a collection in a process that was forked would copy all that it looks at
     general = socket.socket(fileno=descriptor)
-    general.setblocking(False)  # few answers are waited for at a time: there is always room for one more
-    server = _Server(general)
-    news = select.poll()
-    for source in (general.fileno(), server.endings):
-        news.register(source, select.POLLIN)
-    while found := news.poll(IDLE_SECONDS * 1000):
-        if any(source == server.endings for source, _ in found):
-            server.conclude()
-        if any(source == general.fileno() for source, _ in found) and not server.start_next_group():
+    while _has_news(general) and general.recv(1):
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                general.close()
+                its.close()
+                os.setsid()
+                os._exit(serve_requests(ours))
+            finally:
+                os._exit(1)
+        ours.close()
+        socket.send_fds(general, [b"%d" % pid], [its.fileno()])
+        its.close()
+        # Not before the answer: until then no pid must be used again.
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+    return 0
+
+
+def serve_requests(general: socket.socket) -> int:
+    """Serve one task after the other until there are no more, and return the exit code."""
+    places, prepared = Places(find_home()), Prepared()
+    while _has_news(general):
+        data, locks, _, _ = socket.recv_fds(general, LARGEST_REQUEST, 1, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            break
+        request = json.loads(data)
+        # First of all what it is known by: from here on whoever looks for this task's processes finds it.
+        overwrite_environment(request["environment"])
+        with suppress(OSError):
+            general.send(BEGUN)
+        if not _serve(request, places, prepared):
+            return 1
+        overwrite_environment({"KINGDOM_HOME": str(places.home)})
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.close(locks[0])
+        if time.process_time() >= MOST_SECONDS:
+            break  # its end says that it is done: after DONE it could be sent a task
+        try:
+            general.send(DONE)
+        except OSError:  # its general is gone: the next one has its own
             break
     return 0
 
 
-class _Server:
-    def __init__(self, general: socket.socket) -> None:
-        self._general = general
-        self._places, self._prepared = Places(find_home()), Prepared()
-        self._at_work: dict[int, Ready] = {}
-        """What the serving processes work by, by their pids."""
-        self._itself = os.pidfd_open(os.getpid())
-        self.endings, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-
-    def start_next_group(self) -> bool:
-        """Fork a serving process for each request that waits. Return False when there are no more to come."""
-        requests: list[tuple[Mapping[str, Any], int]] = []
-        with suppress(BlockingIOError):
-            while len(requests) < MOST_AT_ONCE:
-                if (found := _next_request(self._general)) is None:
-                    return False
-                requests.append(found)
-        made = [(self._make_ready(request), self._prepared.take_rules()) for request, _ in requests]
-        for _, lock in requests:
-            os.set_inheritable(lock, False)
-        while requests:
-            request, lock = requests.pop(0)
-            ready, self._prepared.rules = made.pop(0)
-            pid = os.fork()
-            if pid == 0:
-                self._general.close()
-                for _, other in requests:
-                    os.close(other)
-                os._exit(self._become(request, ready))
-            os.close(lock)
-            self._general.send(b"%d" % pid)
-            self._prepared.drop_rules()
-            if ready is not None:
-                if ready.streams is not None:
-                    ready.streams.close()
-                self._at_work[pid] = ready
-        self._reap()
-        return True
-
-    def conclude(self) -> None:
-        """Write the reports on engines that have ended, and end the processes that served them, with their locks."""
-        for line in os.read(self.endings, LARGEST_PART).splitlines():
-            pid, code, peak_mb = map(int, line.split())
-            ready = self._at_work.get(pid)
-            if ready is None:
-                continue
-            try:
-                report = concluded(ready, RawReport(ready.order.attempt, ended=BY_ITSELF, exit_code=code), peak_mb)
-                hand_in(ready, report, partial(_check_alive, pid))
-            except LockLost:
-                continue
-            except Exception:  # noqa: BLE001
-                # Whatever it is, the process that serves meets it too, and says it where a general looks.
-                os.kill(pid, _DO_IT_YOURSELF)
-            else:
-                os.kill(pid, signal.SIGKILL)
-        self._reap()
-
-    def _make_ready(self, request: Mapping[str, Any]) -> Ready | None:
-        """Return what serving takes. None when something is wrong: the process that serves meets it, and says it."""
-        with suppress(OSError, BadFile, KeyError, TypeError):
-            ready = Ready.of(request["environment"], self._places)
-            with suppress(OSError):
-                ready = ready._replace(streams=Streams.of(ready.order))
-                self._prepared.make_rules(ready.order)
-            return ready
-        return None
-
-    def _become(self, request: Mapping[str, Any], ready: Ready | None) -> int:
-        """Act as the serving process that the command line would start, and return its exit code."""
-        # First of all what it is known by: from here on whoever looks for this task's processes finds it.
-        overwrite_environment(request["environment"])
-        os.setsid()
-        try:
-            ready = ready or Ready.of(request["environment"], self._places)
-            if ready.engine.is_model:  # whose output may be long, and whose command line depends on the environment
-                os.environ.clear()
-                os.environ.update(request["environment"])
-                serve(ready, self._prepared)
-            else:
-                serve(ready, self._prepared, partial(self._leave, ready))
-        except BaseException:  # noqa: BLE001
-            # The edge of a process: what is wrong stands where a general looks for it.
-            import traceback  # seldom, and large
-
-            with open(request["errors"], "w", encoding="utf-8") as errors:
-                traceback.print_exc(file=errors)
-            return 1
-        return 0
-
-    def _leave(self, ready: Ready, ended: Ended) -> bool:
-        """Leave the report to the warm server, which then ends this process.
-
-        Return whether the report is there, should the server have been killed just before that.
-        """
-        server = select.poll()
-        server.register(self._itself, select.POLLIN)
-        try:
-            signal.signal(_DO_IT_YOURSELF, _declined)
-            os.write(self._tell, b"%d %d %d\n" % (os.getpid(), ended.exit_code, ended.peak_mb))
-            if not server.poll(PATIENCE_SECONDS * 1000):
-                signal.pidfd_send_signal(self._itself, signal.SIGKILL)
-                server.poll()
-        except (Declined, BlockingIOError):
-            return False
-        report = read_json_or(self._places.raw_result(ready.order.task_id), {})
-        return report.get("attempt") == ready.order.attempt
-
-    def _reap(self) -> None:
-        """Reap earlier serving processes. Not before an answer: until then their pids must not be used again."""
-        with suppress(ChildProcessError):
-            while pid := os.waitpid(-1, os.WNOHANG)[0]:
-                self._at_work.pop(pid, None)
+def _has_news(general: socket.socket) -> bool:
+    news = select.poll()
+    news.register(general.fileno(), select.POLLIN)
+    return bool(news.poll(IDLE_SECONDS * 1000))
 
 
-def _next_request(general: socket.socket) -> tuple[Mapping[str, Any], int] | None:
-    """Return the next request and the lock that came with it; None when no more can come. BlockingIOError: not now."""
-    data, locks, _, _ = socket.recv_fds(general, LARGEST_REQUEST, 1)
-    return (json.loads(data), locks[0]) if data else None
+def _serve(request: Mapping[str, Any], places: Places, prepared: Prepared) -> bool:
+    """Serve a task. Return False after an error, which is told where a general looks for it."""
+    try:
+        ready = Ready.of(request["environment"], places)
+        with _environment(request["environment"] if ready.engine.is_model else {}):
+            serve(ready, prepared)
+    except BaseException:  # noqa: BLE001
+        # The edge of a process.
+        import traceback  # seldom, and large
+
+        with open(request["errors"], "w", encoding="utf-8") as errors:
+            traceback.print_exc(file=errors)
+        return False
+    return True
 
 
-def _check_alive(pid: int) -> None:
-    """Raise LockLost when a serving process has been ended: its general does not wait for a report any more."""
-    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-        raise LockLost(path=f"/proc/{pid}", role="a soldier")
-
-
-def _declined(*_: object) -> None:
-    raise Declined
+@contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    """Have these variables for a while: the command line of a model depends on them."""
+    before = dict(os.environ) if more else {}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        if more:
+            os.environ.clear()
+            os.environ.update(before)

@@ -20,7 +20,7 @@ _SWEEP = '{ rm -rf -- "$@" || { chmod -R u+rwx -- "$@"; rm -rf -- "$@"; }; } &'
 
 def remove_tree(disk: Disk, folder: Path) -> None:
     """Remove a folder from its name before this returns, and from the disk soon."""
-    if _is_removed(folder):
+    if _remove_small(folder):
         return
     aside = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{REMOVED}")
     try:
@@ -35,7 +35,7 @@ def finish_removals(folder: Path) -> None:
     _sweep(list(folder.glob(f".*{REMOVED}")))
 
 
-def _is_removed(folder: Path) -> bool:
+def _remove_small(folder: Path) -> bool:
     """Remove a folder with a few files and no folders in it. Return whether it is gone."""
     try:
         with os.scandir(folder) as entries:

@@ -19,7 +19,17 @@ from kingdom.home import schemas
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, SoldierOrder, Started, Stopping
 from kingdom.runtime.cgroup import Cgroup
-from kingdom.runtime.processes import Markers, age, carriers, end_carriers, send, slept, soldier_markers, started_at
+from kingdom.runtime.processes import (
+    Markers,
+    age,
+    carriers,
+    end_carriers,
+    send,
+    since_boot,
+    slept,
+    soldier_markers,
+    started_at,
+)
 from kingdom.soldiers import engines
 from kingdom.soldiers.cleanup import remove_tree
 from kingdom.soldiers.starter import Starter
@@ -47,11 +57,12 @@ class Look:
         """Seconds for which it has run, without those while the machine was suspended."""
         if self.started is None:
             return 0.0
-        since = 0.0 if self.started.slept is None else slept() - self.started.slept
-        return age(self.started.start) - max(0.0, since)
+        began, was_slept = self.started.begun, self.started.slept
+        since = 0.0 if was_slept is None else slept() - was_slept
+        return (age(self.started.start) if began is None else since_boot() - began) - max(0.0, since)
 
     def has_ended(self, attempt: int) -> bool:
-        """Whether this attempt's soldier was started and is no more."""
+        """Return whether this attempt's soldier was started and is no more."""
         return not self.is_running and self.started is not None and self.started.attempt == attempt
 
 
@@ -194,7 +205,7 @@ class SoldierHandle:
 
     def _note_start(self, disk: Disk, pid: int, attempt: int) -> Started:
         """Note the start also of a process that has ended already: it counts as a try."""
-        started = Started(pid, started_at(pid) or 0, attempt, round(slept(), 3))
+        started = Started(pid, started_at(pid) or 0, attempt, round(slept(), 3), round(since_boot(), 3))
         disk.rewrite(self._started, to_json(started.to_json()))
         return started
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_bytes
-from kingdom.errors import BadFile
+from kingdom.disk.codec import text_of
 from kingdom.home.places import Places
 
 LARGEST = 64 << 10
@@ -50,7 +49,4 @@ def _of_general(places: Places, general: str) -> list[tuple[Path, str, str]]:
 
 
 def _text(path: Path) -> str:
-    try:
-        return read_bytes(path, LARGEST).decode("utf-8", "replace")
-    except (FileNotFoundError, BadFile):
-        return ""
+    return text_of(path, LARGEST)

@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_bytes
-from kingdom.errors import BadFile
+from kingdom.disk.codec import text_of
 from kingdom.home.places import Places, as_filename
 
 LEARNED = "learned-patterns.md"
@@ -25,12 +24,12 @@ def recall(places: Places, general: str, repo: str | None) -> str:
     A lesson that is in both of its files comes once, with the repository's: what comes last is cut last.
     """
     own = places.general_memory(general)
-    of_repo = _text(own / _repo_file(repo)).strip() if repo else ""
+    of_repo = text_of(own / _repo_file(repo)).strip() if repo else ""
     # As other kingdoms have it: one for all generals, under a name that does not reveal the repository.
-    of_others = _text(places.memory / f"repo-{repo.replace('/', '-')}.md") if repo and _REPO.fullmatch(repo) else ""
+    of_others = text_of(places.memory / f"repo-{repo.replace('/', '-')}.md") if repo and _REPO.fullmatch(repo) else ""
     known_of_repo = set(of_repo.splitlines())
-    learned = "\n".join(line for line in _text(own / LEARNED).splitlines() if not line or line not in known_of_repo)
-    shared = (_text(path) for path in sorted((places.memory / "shared").glob("*.md")))
+    learned = "\n".join(line for line in text_of(own / LEARNED).splitlines() if not line or line not in known_of_repo)
+    shared = (text_of(path) for path in sorted((places.memory / "shared").glob("*.md")))
     parts = (part.strip() for part in (*shared, of_others, learned, of_repo))
     return "\n".join(part for part in parts if part)
 
@@ -41,7 +40,7 @@ def learn(
     """Add lessons to the general's own file, and to the repository's when the task had one."""
     own = places.general_memory(general)
     for path in (own / LEARNED, *([own / _repo_file(repo)] if repo else [])):
-        known = _text(path).splitlines()
+        known = text_of(path).splitlines()
         new = [f"- {_one_line(lesson, largest_bytes // 5)}" for lesson in lessons if lesson.strip()]
         lines = _kept([*known, *new], largest_bytes)
         if lines != known:
@@ -55,7 +54,7 @@ def lend(disk: Disk, places: Places, general: str, largest_bytes: int) -> Path:
     collect(disk, places, general, largest_bytes)
     make_folder(lent)
     for path in sorted(own.glob("*.md")):
-        disk.rewrite(lent / path.name, _text(path).encode())
+        disk.rewrite(lent / path.name, text_of(path).encode())
     shared = places.lent_shared_memory
     if not shared.is_symlink():
         with suppress(FileExistsError):
@@ -69,8 +68,8 @@ def collect(disk: Disk, places: Places, general: str, largest_bytes: int) -> Non
     for path in sorted(lent.glob("*.md"))[:MOST_FILES] if lent.is_dir() else ():
         if not _NAME.fullmatch(path.name):
             continue
-        known = _text(own / path.name).splitlines()
-        found = [_one_line(line, largest_bytes // 5) for line in _text(path).splitlines()]
+        known = text_of(own / path.name).splitlines()
+        found = [_one_line(line, largest_bytes // 5) for line in text_of(path).splitlines()]
         lines = _kept([*known, *found], largest_bytes)
         if lines != known:
             make_folder(own)
@@ -94,11 +93,3 @@ def _one_line(text: str, largest_bytes: int) -> str:
     line = " ".join(text.split())
     cut = line.encode()[:largest_bytes].decode("utf-8", "ignore")
     return line if cut == line else f"{cut}…"
-
-
-def _text(path: Path) -> str:
-    """Return the file's text; nothing for what is no regular file, or too long."""
-    try:
-        return read_bytes(path).decode("utf-8", "replace")
-    except (FileNotFoundError, BadFile):
-        return ""

@@ -32,7 +32,7 @@ PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER",
 ENGINE_VARIABLE = "KINGDOM_RUNTIME_ENGINE"
 """Names the engine of generals that name none, in the environment or in `.env`; it wins over the files."""
 
-KEYS = (
+SECRETS_OF_OWNER = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".config/gh"),
     *(".config/gcloud", ".config/hub", ".config/glab-cli", ".config/git/credentials", ".config/op", ".config/sops"),
     *(".config/doctl", ".config/rclone", ".config/age", ".config/containers", ".config/helm", ".config/pypoetry"),
@@ -239,13 +239,13 @@ def _left(budget: float | None, spent: object) -> float | None:
 
 def may_not_read(places: Places, general: str) -> list[str]:
     """Return what a general's soldiers may not read: of the home, and of its owner's keys."""
-    return [str(path) for path in (*places.withheld_from(general), *_keys(os.path.expanduser("~")))]
+    return [str(path) for path in (*places.withheld_from(general), *_secrets_of_owner(os.path.expanduser("~")))]
 
 
 @cache
-def _keys(home: str) -> list[str]:
+def _secrets_of_owner(home: str) -> list[str]:
     """Return where the owner of this home folder keeps keys; a general that needs one is given it in its `env`."""
-    return [f"{home}/{name}" for name in KEYS]
+    return [f"{home}/{name}" for name in SECRETS_OF_OWNER]
 
 
 def _write_prompt(

@@ -179,7 +179,7 @@ class Workspaces:
     def _git_output(self, task_id: str) -> str:
         try:
             return self._log(task_id).read_text("utf-8", "replace").strip()[-500:]
-        except (OSError, BadFile):
+        except OSError:
             return ""
 
     def _own_workspace(self, path: Path) -> Path | None:

@@ -13,21 +13,30 @@ from kingdom.errors import KingdomError
 from kingdom.runtime import tables
 from kingdom.team import AGENTS
 from kingdom.team.context import Context
+from kingdom.words import one_line
 
 
 def main(paths: list[str]) -> int:
-    agent = os.environ["KINGDOM_AGENT"]
+    agent, folder = os.environ.get("KINGDOM_AGENT", ""), os.environ.get("KINGDOM_WORKSPACE", "")
+    if not agent or not folder:
+        print("the council starts this program, and sets KINGDOM_AGENT and KINGDOM_WORKSPACE")
+        return 2
     row = AGENTS.get("ignitian" if agent.startswith("ignitian_") else agent)
     if row is None:
         print(f"there is no {agent} in the team")
         return 1
     code = 0
     for path in paths:
-        context = Context(agent, Path(path), Path(os.environ["KINGDOM_WORKSPACE"]))
+        context = Context(agent, Path(path), Path(folder))
         try:
             context.work(tables.load(row))
         except KingdomError as error:
             print(error)
+            code = 1
+        except Exception as error:  # noqa: BLE001
+            # The edge of one message, whose body anybody may have written: it stays, is told again, and given up in the
+            # end with these words as the reason.
+            print(f"{context.path.name}: {type(error).__name__}: {one_line(error, 200)}")
             code = 1
     return code
 

@@ -62,7 +62,8 @@ class Context:
         self.agent = agent
         self.folder = folder
         """Where it may write."""
-        self._path = path
+        self.path = path
+        """The file of the message."""
 
     @property
     def repository(self) -> str:
@@ -71,7 +72,7 @@ class Context:
     def work(self, answers: Mapping[str, Answer]) -> None:
         """Answer the message unless that was done before, and delete it. A type that is not ours has no answer."""
         try:
-            message = _read(self._path)
+            message = _read(self.path)
         except FileNotFoundError:
             return
         make_folder(self.folder)
@@ -80,20 +81,20 @@ class Context:
             if self.memory.execute("select 1 from seen where id = ?", (key,)).fetchone():
                 print(f"{message.type} {key} is answered already")
             elif message.type not in answers:
-                print(f"nothing follows from a {message.type} of {message.sender}")
+                print(f"{message.sender} sent a {message.type}, to which {self.agent} has no answer")
             else:
                 self._message = message
                 answers[message.type](self, message)
             self.memory.execute("insert or ignore into seen values (?)", (key,))
             self.memory.commit()
         with suppress(FileNotFoundError):
-            os.unlink(self._path)
+            os.unlink(self.path)
 
     def send(
         self, to: Sequence[str], kind: str, body: Body, key: str = "", *, cc: Sequence[str] = (), answers: str = ""
     ) -> None:
         """Send a message in this thread, once for each key. `answers` is the id of an earlier one that it answers."""
-        words = ["send", "--from", self.agent, "--type", kind, "--reply-to", str(self._path), "--once", key or kind]
+        words = ["send", "--from", self.agent, "--type", kind, "--reply-to", str(self.path), "--once", key or kind]
         words += [f"--to={','.join(to)}", *([f"--cc={','.join(cc)}"] if cc else [])]
         words += ["--priority", "high" if kind == "strategy_request" else "normal"]
         for option, value in (("--in-reply-to", answers), ("--repo", self._message.repository)):

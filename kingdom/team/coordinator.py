@@ -23,9 +23,9 @@ def begin(context: Context, message: Message) -> None:
     context.remember(goal=message.body.get("goal", ""), asked_by=message.id)
     plan.add(tasks)
     if why := plan.fault():
-        _report(context, message, plan, "the plan cannot be followed", failed=why)
+        _report(context, plan, "the plan cannot be followed", failed=why)
         return
-    _go_on(context, message, plan)
+    _go_on(context, plan)
 
 
 def completed(context: Context, message: Message) -> None:
@@ -37,15 +37,19 @@ def completed(context: Context, message: Message) -> None:
         return
     if message.body.get("status") != "success":
         error = message.body.get("error")
-        said = error.get("message") if isinstance(error, dict) else error
-        if not plan.try_again(task):
-            _report(context, message, plan, f"{task} failed", failed=f"{task} failed twice: {said}")
-            return
-        _go_on(context, message, plan)
+        _try_again(context, plan, task, error.get("message") if isinstance(error, dict) else error)
         return
     plan.deliver(task, message.body.get("deliverables", []))
     _ask_for_evaluation(context, plan, task)
-    _go_on(context, message, plan)
+    _go_on(context, plan)
+
+
+def unanswered(context: Context, message: Message) -> None:
+    """Give a task out again whose ignitian has deleted it without a report."""
+    plan = Plan(context.memory, message.thread)
+    task = str(message.body.get("task_id"))
+    if plan.is_out(task, str(message.body.get("original_assignee"))):
+        _try_again(context, plan, task, message.body.get("failure_reason"))
 
 
 def judged(context: Context, message: Message) -> None:
@@ -55,10 +59,10 @@ def judged(context: Context, message: Message) -> None:
     verdict = message.body.get("overall_status") or message.body.get("verdict")
     if verdict == "pass":
         if plan.accept(task):
-            _go_on(context, message, plan)
-            _report(context, message, plan, f"{task} is accepted")
+            _go_on(context, plan)
+            _report(context, plan, f"{task} is accepted")
     elif plan.rounds(task) >= MOST_ROUNDS:
-        _report(context, message, plan, f"{task} failed", failed=f"{task} failed {MOST_ROUNDS} evaluations")
+        _report(context, plan, f"{task} failed", failed=f"{task} failed {MOST_ROUNDS} evaluations")
 
 
 def revised(context: Context, message: Message) -> None:
@@ -67,6 +71,13 @@ def revised(context: Context, message: Message) -> None:
     task = message.text("task_id")
     if plan.revise(task, message.body.get("deliverables", [])):
         _ask_for_evaluation(context, plan, task)
+
+
+def _try_again(context: Context, plan: Plan, task: str, why: object) -> None:
+    if plan.try_again(task):
+        _go_on(context, plan)
+    else:
+        _report(context, plan, f"{task} failed", failed=f"{task} failed twice: {why}")
 
 
 def _ask_for_evaluation(context: Context, plan: Plan, task: str) -> None:
@@ -78,7 +89,7 @@ def _ask_for_evaluation(context: Context, plan: Plan, task: str) -> None:
     )
 
 
-def _go_on(context: Context, message: Message, plan: Plan) -> None:
+def _go_on(context: Context, plan: Plan) -> None:
     """Give tasks to ignitians that have room."""
     for task, worker in plan.assign(_workers()):
         body = {**plan.task(task).body, "inputs": plan.inputs(task)}
@@ -86,7 +97,7 @@ def _go_on(context: Context, message: Message, plan: Plan) -> None:
         context.send([worker], "task_assignment", body, task, answers=context.recall("asked_by", ""))
 
 
-def _report(context: Context, message: Message, plan: Plan, summary: str, failed: str = "") -> None:
+def _report(context: Context, plan: Plan, summary: str, failed: str = "") -> None:
     counts = plan.counts()
     body: dict[str, Any] = {
         "repository": context.repository,
@@ -120,4 +131,5 @@ ANSWERS = {
     "task_completed": completed,
     "evaluation_result": judged,
     "revision_request": revised,
+    "escalation": unanswered,
 }

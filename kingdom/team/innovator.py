@@ -23,7 +23,7 @@ def improve(context: Context, message: Message) -> None:
     inputs = [read_work(given) for given in message.body.get("inputs", ())]
     if "work" not in message.body:
         raise NotUnderstood(type=message.type, sender=message.sender, why="it follows no rules of ours")
-    text = goals.made(message.body["work"], inputs, title)
+    text = goals.expected(message.body["work"], inputs, title)
     location = deliverable(context.folder, message.thread, task, os.path.basename(target), text)
     fixes = [str(issue.get("suggested_fix")) for issue in message.body.get("issues", ()) if isinstance(issue, dict)]
     file = {"file": os.path.basename(target), "description": f"{title}, improved", "location": str(location)}

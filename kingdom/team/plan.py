@@ -111,9 +111,9 @@ class Plan:
             room,
         ).fetchall()
         skilled = {(worker, skill) for worker, skill in self._run("select worker, skill from skilled where thread = ?")}
+        most = AHEAD if len(ready) > len(workers) else 1
         given = []
-        for place, (id, skill) in enumerate(ready):
-            most = AHEAD if len(ready) - place > len(workers) or len(ready) > len(workers) else 1
+        for id, skill in ready:
             able = [worker for worker in workers if has[worker] < most]
             if not able:
                 break

@@ -75,6 +75,8 @@ class Batches:
         self._newest = ""
         self._end = 0
         self._prepared: NewFile | None = None
+        #: What a writer keeps open: the folder, and the lock that holds off removal.
+        self._kept: tuple[int, int] | None = None
 
     @property
     def groups(self) -> Path:
@@ -83,17 +85,15 @@ class Batches:
 
     def append(self, lines: Sequence[bytes]) -> int:
         """Append events as one file that is durable on return. Return the number of the first of them."""
-        end = -1
+        end: int | None = None
         try:
             with self._next_file() as draft:
                 draft.write(b"".join(lines))
                 with self._nothing_is_removed():
-                    while not draft.take(self._file(self.end())):
-                        pass
-                    end = self._end
-                    self._newest, self._end = self._name(end), end + len(lines)
+                    end = self._take_name(draft)
+                self._newest, self._end = self._name(end), end + len(lines)
         except OSError as error:
-            if end < 0:
+            if end is None:
                 raise
             raise NotDurable(path=self._file(end), why=error.strerror) from None
         return end
@@ -103,6 +103,7 @@ class Batches:
         if self._prepared is not None:
             return
         with suppress(OSError):  # then `append` meets it too
+            self._keep_open()
             self._prepared = self._disk.new_file()
             self._prepared.make_room()
             return
@@ -113,6 +114,7 @@ class Batches:
         if self._prepared is not None:
             with suppress(OSError):  # what stays is swept at the next start
                 self._next_file().close()
+        self._let_go()
 
     def end(self) -> int:
         """Return the number that the next event will have, by the files."""
@@ -184,7 +186,38 @@ class Batches:
 
     def _next_file(self) -> NewFile:
         prepared, self._prepared = self._prepared, None
-        return prepared or self._disk.new_file()
+        draft = prepared or self._disk.new_file()
+        self._let_go_if_replaced()
+        if self._kept is not None:
+            draft.folder = self._kept[0]
+        return draft
+
+    def _take_name(self, draft: NewFile) -> int:
+        """Give a file the name of the next event, and return its number."""
+        # While our newest file is there, so is all that came behind it: a name that is free was never taken.
+        end = self._end if self._newest and os.path.exists(f"{self.folder}/{self._newest}") else self.end()
+        while not draft.take(f"{self.folder}/{self._name(end)}"):
+            end = self.end()
+        return end
+
+    def _keep_open(self) -> None:
+        """Have folder and lock open, those that are there now."""
+        self._let_go_if_replaced()
+        if self._kept is None:
+            lock = self._opened_lock()
+            self._kept = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC), lock
+
+    def _let_go_if_replaced(self) -> None:
+        """Close folder and lock when another folder has their name, as after a restore: that one is to be synced."""
+        with suppress(FileNotFoundError):
+            if self._kept is None or os.path.samestat(os.fstat(self._kept[0]), os.stat(self.folder)):
+                return
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for fd in self._kept or ():
+            os.close(fd)
+        self._kept = None
 
     def _after(self, name: str) -> int:
         lines = _split(read_bytes(self.folder / name, LARGEST_FILE))
@@ -200,33 +233,37 @@ class Batches:
     @contextmanager
     def _nothing_is_removed(self) -> Iterator[None]:
         """Hold off removal while a name is chosen: a slow writer would take a number that was read and removed."""
-        with self._opened_lock() as fd:
+        fd = self._kept[1] if self._kept else self._opened_lock()
+        try:
             fcntl.flock(fd, fcntl.LOCK_SH)
             yield
+        finally:
+            if self._kept:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+            else:
+                os.close(fd)
 
     @contextmanager
     def _nobody_appends(self) -> Iterator[bool]:
-        with self._opened_lock() as fd:
+        fd = self._opened_lock()
+        try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield False
             else:
                 yield True
+        finally:
+            os.close(fd)
 
-    @contextmanager
-    def _opened_lock(self) -> Iterator[int]:
+    def _opened_lock(self) -> int:
         path = self.groups / "removal.lock"
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            fd = os.open(path, flags, 0o600)
+            return os.open(path, flags, 0o600)
         except FileNotFoundError:
             self.make()
-            fd = os.open(path, flags, 0o600)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
+            return os.open(path, flags, 0o600)
 
 
 class Reading:

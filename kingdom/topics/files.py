@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json, to_json
@@ -40,6 +41,7 @@ NOTE_SECONDS = 0.25
 LOOK_SECONDS = 1.0
 """How often a reader that stands by tries to take hold."""
 POLL_SECONDS = 0.02
+PREPARE_SECONDS = 0.001
 
 
 class FilesTopics:
@@ -172,6 +174,8 @@ class _Writer:
         self._patient = patient
         self._queue: deque[Appended] = deque()
         self._changed = threading.Condition()
+        #: Wakes the thread when there is something in the queue again, sooner than the condition would.
+        self._bell: SimpleQueue[None] = SimpleQueue()
         self._writing = False
         self._closed = False
         self._thread = None if patient else threading.Thread(target=self._run, name=f"topic {topic}", daemon=True)
@@ -182,7 +186,8 @@ class _Writer:
         with self._changed:
             if not self._closed:
                 self._queue.append((line, done))
-                self._changed.notify_all()
+                if self._thread is not None and len(self._queue) == 1:
+                    self._bell.put(None)
                 return
         done(Outcome.REFUSED, "the topic is closed")
 
@@ -198,25 +203,33 @@ class _Writer:
     def close(self) -> None:
         with self._changed:
             self._closed = True
-            self._changed.notify_all()
+            self._bell.put(None)
         if self._thread is not None:
             self._thread.join()
         self._batches.close()
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closed)
-                batch = self._next_batch()
-                self._writing = bool(batch)
+        while not self._closed or self._queue:
+            self._wait()
+            while batch := self._begin():
+                self._write(batch)
+
+    def _wait(self) -> None:
+        """Wait for events. The next file is prepared once those who were told need disk and processor less."""
+        try:
+            self._bell.get(timeout=PREPARE_SECONDS)
+        except Empty:
+            self._batches.prepare()
+            self._bell.get()
+
+    def _begin(self) -> list[Appended]:
+        """Return what is to be written next; [] when all is settled."""
+        with self._changed:
+            batch = self._next_batch()
+            self._writing = bool(batch)
             if not batch:
-                return
-            self._write(batch)
-            if not self._queue:
-                self._batches.prepare()
-            with self._changed:
-                self._writing = False
                 self._changed.notify_all()
+            return batch
 
     def _next_batch(self) -> list[Appended]:
         batch: list[Appended] = []

@@ -281,7 +281,7 @@ def _promised(view: View) -> Iterator[Fault]:
                 if view.is_young(cause.get("created_at"), "queue_days") and not view.is_made("messages", id):
                     about = path.stem if kind == "tasks" else str(cause.get("task_id") or path.stem)
                     place = view.places.folder("messages", "pending") / f"{id}.json"
-                    yield Fault(place, f"{path.stem} promised it ({part}), and it is nowhere", about)
+                    yield Fault(place, f"{path.stem} names it ({part}), and there is no such message", about)
 
 
 def _say_it_was_lost(mender: Mender, fault: Fault) -> None:

@@ -213,14 +213,12 @@ def mend(places: Places, checks: Sequence[Check], disk: Disk, clock: Callable[[]
     for check in checks:
         for fault in list(check.find(View(places, clock()))):
             found = _finding(check, fault)
-            findings.append(found if check.mend is None else _mended(check, check.mend, mender, fault, found))
+            findings.append(found if check.mend is None else _mended(check.mend, mender, fault, found))
     mender.log.flush()
     return findings
 
 
-def _mended(
-    check: Check, how: Callable[[Mender, Fault], None], mender: Mender, fault: Fault, found: Finding
-) -> Finding:
+def _mended(how: Callable[[Mender, Fault], None], mender: Mender, fault: Fault, found: Finding) -> Finding:
     try:
         how(mender, fault)
     except (OSError, KingdomError) as error:

@@ -170,7 +170,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "kingdom_council_messages": Metric(
         "gauge",
-        "Messages of the council that wait, are to be told again, or are worked on.",
+        "Messages of the council that wait, are to be retried, or are worked on.",
         _council("waiting", "retrying", "at_work"),
     ),
     "kingdom_council_told_total": Metric(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kingdom.hall.base import Connection, Database, Refused
+from kingdom.hall.base import Database, Refused, Transaction
 from kingdom.hall.persist import Arrival, persist
 from kingdom.hall.records import BadEvent, Command, MessageCreated, MessagePersisted
 from kingdom.topics import dead_letters
@@ -62,10 +62,10 @@ class Store:
         now = self._clock()
         try:
             command = Command.from_json(record.value)
-            told = self._database.run(lambda db: commands.carry_out(db, command, record, now))
+            events = self._database.run(lambda db: commands.carry_out(db, command, record, now))
         except (BadEvent, Refused) as error:
             return [self._dead_letter(record, str(error))]
-        return [Publication(*event) for event in told]
+        return [Publication(*event) for event in events]
 
     def _store(self, records: Sequence[Record]) -> list[Publication]:
         arrivals: list[tuple[Record, Arrival]] = []
@@ -92,7 +92,7 @@ class Store:
             return
         now = self._clock()
 
-        def work(db: Connection) -> list[MessagePersisted | None]:
+        def work(db: Transaction) -> list[MessagePersisted | None]:
             return persist(db, [arrival for _, arrival in arrivals], now)
 
         for (record, _), message in zip(arrivals, self._database.run(work), strict=True):

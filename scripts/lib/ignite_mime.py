@@ -303,10 +303,16 @@ def _replace(fields: list[tuple[str, str]], name: str, value: str, blank: str) -
     small = name.lower()
     for place, (known, text) in enumerate(fields):
         if known == small:
+            _check_whole(text)
             fields[place] = (small, f"{text.partition(':')[0]}: {value}{_ending(text)}")
             _remove(fields, small, keep_first=True)
             return
     _append(fields, name, value, blank)
+
+
+def _check_whole(line: str) -> None:
+    if line.endswith("\r"):
+        raise ValueError("the message is cut off within a line's end")
 
 
 def _append(fields: list[tuple[str, str]], name: str, value: str, blank: str) -> None:
@@ -314,8 +320,7 @@ def _append(fields: list[tuple[str, str]], name: str, value: str, blank: str) ->
     ending = _ending(fields[-1][1]) if fields else blank or "\n"
     if not ending:
         known, text = fields[-1]
-        if text.endswith("\r"):  # a line feed after it could make a blank line of it
-            raise ValueError("the message is cut off within a line's end")
+        _check_whole(text)  # a line feed after it could make a blank line of it
         fields[-1] = (known, text + (_ending(fields[-2][1]) if len(fields) > 1 else "\n"))
     fields.append((name.lower(), f"{name}: {value}{ending}"))
 

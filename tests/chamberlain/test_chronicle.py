@@ -184,7 +184,7 @@ def test_a_log_of_which_nothing_known_is_left_is_told_and_counts_nothing_twice(c
     for _ in range(2):
         court.count()
     (told,) = court.told()
-    assert "is not counted, as it may have been before" in told
+    assert "are not counted, since they may have been counted before" in told
     court.write(5)
     court.count()
     assert court.total() == 20 + event_log.RECENT + 5

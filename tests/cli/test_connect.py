@@ -90,6 +90,18 @@ def test_of_a_service_that_is_down_the_token_is_kept_and_that_is_said(
     assert "you are kingdom-bot" in terminal.ok("connect", "github", "--check")
 
 
+@pytest.mark.parametrize(("status", "is_told"), [(403, True), (404, False)])
+def test_a_token_that_may_not_read_notifications_is_told_what_it_needs(
+    terminal: Terminal, hub: GitHub, types: io.StringIO, status: int, is_told: bool
+) -> None:
+    hub.once(passes(), fails(status, '{"message": "not accessible by fine-grained tokens"}'))
+    typed(types, github.TOKEN)
+    said = terminal("connect", "github")
+    assert "not accessible by fine-grained tokens" in said.err
+    assert ("it needs `notifications`" in said.err) == is_told
+    assert not terminal.places.env_file.exists()
+
+
 ODD = [None, [], {}, 5, "text", {"login": {}}, {"issues": None}]
 
 
@@ -144,6 +156,7 @@ def test_jira_is_asked_for_line_by_line_and_an_empty_line_keeps_what_is_there(
     typed(types, tickets.address, jira.EMAIL, jira.TOKEN)
     said = terminal.ok("connect", "jira")
     assert "you are kingdom-bot, tickets are found by assignee=currentUser()" in said
+    assert [asked.json()["maxResults"] for asked in tickets.requests if asked.method == "POST"] == [1]
     types.truncate(0)
     types.seek(0)
     typed(types, "", "", "")
@@ -224,6 +237,11 @@ def test_a_prompt_on_a_terminal_does_not_echo_the_token(terminal: Terminal, hub:
     os.close(ours)
     assert github.TOKEN.encode() not in shown
     assert dotenv.secrets(terminal.places) == {"GH_TOKEN": github.TOKEN}
+
+
+def test_only_names_and_addresses_are_typed_for_all_to_see() -> None:
+    needs = [need for name in SERVICES for need in load(name).needs]
+    assert {need.name for need in needs if not need.is_secret} == {"JIRA_URL", "JIRA_USER_EMAIL", "SMTP_USER"}
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -250,8 +250,8 @@ def test_why_says_what_became_of_a_message(council: Open, terminal: Terminal) ->
     again = opened.write("architect")
     opened.until(lambda: "retry 1 of 3" in opened.log, "it has failed")
     said = terminal.ok("why", again.name)
-    assert "architect failed, and will be told again" in said
-    assert "it ended and left the message; told 1 times again" in said
+    assert "architect failed, and will be told of it again" in said
+    assert "it ended and left the message; retried 1 times" in said
     assert "not before 2026-02-07T" in said
     assert terminal("why", "nothing_1.mime").code == 1
 
@@ -269,6 +269,17 @@ def test_what_lay_in_an_outbox_is_put_back_nowhere(council: Open, terminal: Term
     assert (said.code, said.out) == (1, f"architect/{sent.name} is back\n")
     assert f"{letter} cannot be put back: it lay in an outbox" in said.err
     assert opened.names("dead_letter") == [letter]
+
+
+def test_all_that_cannot_be_put_back_is_named(council: Open, terminal: Terminal) -> None:
+    opened, sent, _ = given_up(council)
+    for agent in ("leader", "evaluator"):
+        opened.job._delivery.dead_letters.park(Path(f"{agent}_1.mime"), agent, "forged", b"MIME-Version: 1.0\n")
+    said = terminal("council", "dlq", "retry", "--all")
+    assert (said.code, said.out) == (1, f"architect/{sent.name} is back\n")
+    one, other = opened.names("dead_letter")
+    why = "cannot be put back: it lay in an outbox, and was sent to nobody"
+    assert said.err == f"{one} {why}\nkingdom: {other} {why}\n"
 
 
 def test_down_with_soldiers_ends_agents_at_work(council: Open, terminal: Terminal) -> None:

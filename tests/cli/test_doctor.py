@@ -28,6 +28,12 @@ def test_a_system_that_does_not_tell_its_limit_has_none(terminal: Terminal, monk
     assert "ok    inotify: 1000 of 0 instances are in use\n" in terminal("doctor", "--all").out
 
 
+def test_a_home_on_a_disk_that_others_serve_is_a_finding(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kingdom.cli.doctor._file_system", lambda places: "nfs")
+    said = " ".join(terminal("doctor").out.split())
+    assert "warn home: it lies on nfs: locks and inotify are unreliable on it; move it to a local disk" in said
+
+
 def readable_secrets(places: Places) -> None:
     places.env_file.write_text("TOKEN=secret\n")
     places.env_file.chmod(0o644)
@@ -212,6 +218,6 @@ def test_what_keeps_the_worker_of_the_hall_is_named(terminal: Terminal) -> None:
     said = " ".join(terminal("doctor").out.split())
     assert "hall: worker waits: the broker is away; messages stay in their topic until it is back" in said
     assert "hall: messages were removed from a topic before worker had read them" in said
-    assert "hall: worker could not store 1 message" in said
+    assert "hall: worker could not store 1 message; queue/topics/chat.messages.dead.v1 says why" in said
     path.write_text('{"state": "working", "lag": 20001}')
     assert "hall: 20001 messages wait for worker" in " ".join(terminal("doctor").out.split())

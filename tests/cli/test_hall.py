@@ -1,7 +1,9 @@
 """`kingdom hall`, and what `up` says of the chat."""
 
+import io
 import json
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 
 from kingdom.cli.hall import greeting
 from kingdom.cli.hall_orders import READERS
-from kingdom.hall import accounts
+from kingdom.hall import accounts, passwords
+from kingdom.hall.ids import new_uuid
 from kingdom.hall.opening import open_database
 from kingdom.home.places import Places
 from kingdom.topics.names import PERSISTED
@@ -80,6 +83,25 @@ def test_an_invitation_into_a_room_that_is_not_there_is_refused(terminal: Termin
     said = terminal("hall", "invite", "--room", "throne")
     assert (said.code, "the envoy opens it when it runs with gateway and worker" in said.err) == (1, True)
     assert "no room named 'nowhere'" in terminal("hall", "invite", "--room", "nowhere").err
+
+
+def test_a_new_password_comes_from_a_pipe_and_ends_all_sessions(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_owner(terminal.places)
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, terminal.places)
+    database.run(lambda db: accounts.begin_session(db, new_uuid(), USER, "", time.time(), 60.0))
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    said = terminal("hall", "password", "anna@example.org")
+    assert (said.code, "6 to 100 characters" in said.err) == (78, True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a new one\n"))
+    assert "anna@example.org has a new password" in terminal.ok("hall", "password", "anna@example.org")
+    [row] = database.read(lambda db: db.all("users", now=NOW))
+    known = database.read(lambda db: db.one("user_by_email", email=row["email"], spelt=row["email"]))
+    database.close()
+    assert known is not None
+    assert (passwords.fits(known["password_hash"], "a new one"), row["sessions"]) == (True, 0)
+    assert "password" in terminal.ok("hall", "audit")
 
 
 def test_an_order_waits_for_a_worker_that_does_not_run(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

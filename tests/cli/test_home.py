@@ -117,6 +117,8 @@ def test_the_command_is_named_as_one_would_type_it(monkeypatch: pytest.MonkeyPat
 
 def test_broken_configuration_keeps_nobody_from_looking_or_stopping(terminal: Terminal) -> None:
     (terminal.places.config / "system.yaml").write_text("roles: 5\n")
+    commands._warn.cache_clear()
+    assert "the defaults are used until that is corrected" in terminal("status").err
     for words in (["status"], ["doctor"], ["down"], ["stop", "king"], ["queue"], ["generals"]):
         said = terminal(*words)
         assert said.code in (0, 1), (words, said)

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from kingdom.cli import home, say
+from kingdom.cli.main import main
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import Lock
 from kingdom.errors import TookTooLong
@@ -22,6 +24,7 @@ from kingdom.times import stamp
 from kingdom.words import duration, one_line, printable, table
 from tests.cli.conftest import Held, Terminal
 from tests.fixtures import install, write
+from tests.waiting import SOON, wait_until
 
 
 def test_nobody_runs(terminal: Terminal) -> None:
@@ -155,9 +158,13 @@ def test_why_names_the_tasks_that_hold_an_event(terminal: Terminal, king_runs: N
     hold(terminal, "green")
     for number in range(3):
         terminal.task("in_progress", f"task-{number}")
+    terminal.task("in_progress", "task-rests", not_before=stamp(time.time() + 600), waits_because="an attempt failed")
     terminal.event("pending", "evt-1")
     told = terminal.ok("why", "evt-1")
-    assert "3 tasks are under way and concurrency.max_soldiers is 3" in told
+    assert "3 tasks run or could run now, and concurrency.max_soldiers is 3" in told
+    shown = terminal("status").out
+    assert re.search(r"^ *tasks +0 +4 ", shown, re.M), "in progress are four"
+    assert re.search(r"^ *task-rests  gen-briefing, goes on in .*: an attempt failed$", shown, re.M), "and one rests"
     assert "rule tried: subscribes 'a.*' → nobody" in told
 
 
@@ -468,6 +475,26 @@ def test_the_end_of_a_log(terminal: Terminal) -> None:
     assert len(terminal.ok("logs", "king", "-n", "40000").splitlines()) == 40_000
 
 
+def test_what_a_soldier_still_says_is_followed_to_its_end(
+    terminal: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = terminal.places
+    folder = places.control_folder("gen-x", "task-1")
+    folder.mkdir(parents=True)
+    said = places.session_log("soldier-task-1-0", "out")
+    said.write_text("one\n")
+    lock = Lock(folder / "lock", "soldier")
+    lock.acquire()
+    following = threading.Thread(target=main, args=(["attach", "task-1"],))
+    following.start()
+    heard = wait_until(lambda: capsys.readouterr().out, SOON, "what it has said")
+    with said.open("a") as more:
+        more.write("two\n")
+    lock.release()
+    following.join(SOON)
+    assert heard + capsys.readouterr().out == "one\ntwo\n"
+
+
 def test_what_a_soldier_says_cannot_steer_the_terminal(terminal: Terminal) -> None:
     said = terminal.places.session_log("soldier-task-1-0", "out")
     said.write_bytes("\033[2J\033]0;owned\a하나\n\x9b31mtwo\tcells\n".encode())
@@ -597,6 +624,13 @@ def test_status_names_a_role_that_should_run_first(terminal: Terminal, king_runs
     assert "gen-herald  " not in shown.partition("\n  role ")[0], "somebody stopped it"
 
 
+def test_status_counts_the_restarts_of_a_role(terminal: Terminal, king_runs: None) -> None:
+    terminal.places.starts("envoy").write_text("streak 0\nrestarts 3\n")
+    shown = terminal("status").out
+    assert re.search(r"\n  envoy +not running +- +3 +- +never\n", shown), shown
+    assert re.search(r"\n  chamberlain +not running +- +0 +- +never\n", shown), shown
+
+
 def test_a_missing_role_comes_back_by_itself_while_its_watcher_is_at_work(terminal: Terminal, king_runs: None) -> None:
     """The king watches the chamberlain, and the chamberlain everybody else."""
     terminal.places.heartbeat("king").write_text(json.dumps({"pid": os.getpid(), "state": "idle"}))
@@ -643,7 +677,7 @@ def test_a_council_that_runs_is_shown_with_who_is_at_work(terminal: Terminal) ->
     assert "leader" not in terminal("status").out, "it does not run"
     with closing(Held(terminal.places, "council")):
         shown = terminal("status").out
-        assert "council  leader at work, 3 messages waiting, 1 to be told again, 1 dead letter\n" in shown
+        assert "council  leader at work, 3 messages waiting, 1 to be retried, 1 dead letter\n" in shown
         assert json.loads(terminal("status", "--json").out)["council"] == said
         figures = terminal("metrics").out
     assert 'kingdom_council_messages{state="retrying"} 1\n' in figures

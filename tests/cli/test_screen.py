@@ -254,6 +254,13 @@ def test_empty_lines_go_first_then_what_can_be_told_in_brief() -> None:
     assert screen.fitted(both, WINDOW, 4).splitlines() == ["  4 lines", "  end"]
 
 
+def test_when_there_is_no_room_for_all_the_last_sections_are_missing() -> None:
+    sections = [Section([Line([Part(f"line {number}")])], brief=[Line([Part(f"{number}")])]) for number in range(5)]
+    assert screen.fitted(sections, WINDOW, 5).splitlines() == [f"  line {number}" for number in range(5)]
+    assert screen.fitted(sections, WINDOW, 4).splitlines() == ["  0", "  1", "  2", "… 2 more lines in a larger window"]
+    assert screen.fitted(sections, WINDOW, 1).splitlines() == ["  0", "… 4 more lines in a larger window"]
+
+
 def test_a_command_to_copy_counts_for_all_the_rows_that_it_takes() -> None:
     copied = Section([screen.command("x" * 60)], brief=[screen.command("y")])
     assert screen.fitted([copied], WINDOW, 2).strip() == "x" * 60

@@ -63,6 +63,7 @@ def test_one_that_could_not_be_stored_is_told_with_its_reason(stored: Terminal) 
 
 
 def test_one_that_waits_is_told_with_what_it_waits_for(waiting: Terminal) -> None:
+    shutil.rmtree(waiting.places.topics / "chat.messages.v1/groups")
     text = " ".join(waiting.ok("why", MESSAGES[3].event_id).split())
     assert f"{MESSAGES[3].event_id} was accepted: 'message 3'" in text
     assert "it waits for the worker, with 3 messages before it; no worker runs:" in text

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from kingdom.connections.base import ServiceDown, ServiceLimited, ServiceRefused
-from kingdom.connections.web import LARGEST, Deadlines, Web
+from kingdom.connections.web import LARGEST, PATIENT, QUICK, Deadlines, Web
+from kingdom.home import config
+from kingdom.home.places import Places
 from kingdom.standins.faults import cuts, drops
 from kingdom.standins.server import Answer, Request, StandIn, answer_json
 
@@ -129,14 +132,29 @@ def test_an_error_is_ours_or_the_services(
     assert len(service.requests) == 1, "no redirect is followed, nothing is asked twice"
 
 
+def text_of(size: int) -> bytes:
+    return b'"%s"' % (b"x" * (size - 2))
+
+
+def test_the_largest_answer_is_taken_whole(service: Service) -> None:
+    service.reply = lambda _: Answer(200, text_of(LARGEST))
+    assert len(Web("it", service.address, {}).get("").body) == LARGEST - 2
+
+
+def test_no_answer_is_waited_for_so_long_that_its_role_looks_hung(home: Path) -> None:
+    """Nor is a person kept waiting by one part of a question for longer than by the whole."""
+    threshold = config.for_looking(Places(home), "system")[0]["heartbeat"]["threshold_seconds"]
+    assert PATIENT.total <= threshold / 4
+    assert QUICK.connect + QUICK.read <= QUICK.total < PATIENT.total
+
+
 def test_a_service_that_does_not_answer_as_it_should_is_down_without_a_word_of_ours(service: Service, web: Web) -> None:
-    large = b"[" + b"1," * (LARGEST // 2) + b"1]"
     rows: list[tuple[Callable[[Request], Answer | None], str]] = [
         (drops(), "the connection was cut"),
         (cuts(), "its answer was cut off"),
         (lambda _: Answer(200, b"<html>"), "its answer is no JSON, or was cut off"),
         (lambda _: Answer(200, json.dumps("[" * 9).encode()[1:]), "its answer is no JSON, or was cut off"),
-        (lambda _: Answer(200, large), "its answer is larger than 32 MB"),
+        (lambda _: Answer(200, text_of(LARGEST + 1)), "its answer is larger than 32 MB"),
     ]
     for reply, why in rows:
         service.reply = reply

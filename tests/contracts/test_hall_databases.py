@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from kingdom.hall import DATABASES, accounts, moderation, own_rooms, retention, search
-from kingdom.hall.base import Connection, Database, Refused, Unavailable, migrations, statements
+from kingdom.hall.base import Database, Refused, Transaction, Unavailable, migrations, statements
 from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import ADDRESS, open_database
 from kingdom.hall.persist import Arrival, persist
-from kingdom.hall.rebuild import Rebuilt, Told, rebuild
+from kingdom.hall.rebuild import PersistedEvent, Rebuilt, rebuild
 from kingdom.hall.records import MessageCreated, MessagePersisted
 from kingdom.home.places import Places
 
@@ -50,7 +50,7 @@ def add_user(database: Database) -> str:
 def add_room(database: Database, *members: str) -> str:
     room = new_uuid()
 
-    def work(db: Connection) -> None:
+    def work(db: Transaction) -> None:
         db.do("add_room", id=room, name="a room", created_at=NOW)
         for member in members:
             db.one("add_member", room_id=room, user_id=member, joined_at=NOW)
@@ -99,7 +99,7 @@ def test_an_unknown_user_or_room_is_refused_and_nothing_of_the_transaction_stays
     user = add_user(database)
     room = new_uuid()
 
-    def work(db: Connection) -> None:
+    def work(db: Transaction) -> None:
         db.do("add_room", id=room, name="half", created_at=NOW)
         db.one("add_member", room_id=room, user_id=user, joined_at=NOW)
         db.one("add_member", room_id=room, user_id=new_uuid(), joined_at=NOW)
@@ -112,7 +112,7 @@ def test_an_unknown_user_or_room_is_refused_and_nothing_of_the_transaction_stays
 def test_an_error_of_the_work_rolls_back_and_comes_through(database: Database) -> None:
     room = new_uuid()
 
-    def work(db: Connection) -> None:
+    def work(db: Transaction) -> None:
         db.do("add_room", id=room, name="half", created_at=NOW)
         raise KeyError(room)
 
@@ -135,7 +135,7 @@ def test_a_read_mark_never_goes_back(database: Database) -> None:
     early, late = next_ulid(1_000), next_ulid(2_000)
 
     def mark(message: str) -> str:
-        def work(db: Connection) -> str:
+        def work(db: Transaction) -> str:
             db.do("mark_read", room_id=room, user_id=user, message_id=message)
             row = db.one("membership", room_id=room, user_id=user)
             return str(row and row["last_read_message_id"])
@@ -470,10 +470,10 @@ def test_what_was_lost_is_stored_as_it_was_told_and_what_cannot_be_is_named(data
     room = add_room(database, user)
     one = next_ulid(1_000)
     told = [
-        Told(f"0:{number}", MessagePersisted(id, where, user, new_uuid(), "TEXT", "x", NOW).to_json())
+        PersistedEvent(f"0:{number}", MessagePersisted(id, where, user, new_uuid(), "TEXT", "x", NOW).to_json())
         for number, (id, where) in enumerate([(one, room), (next_ulid(1, one), new_uuid()), (next_ulid(2_000), room)])
     ]
-    told.append(Told("0:3", b"{}"))
+    told.append(PersistedEvent("0:3", b"{}"))
     stored, known, refused = rebuild(database, told)
     assert (stored, known, [why.partition(":")[2][:2] for why in refused]) == (2, 0, ["1:", "3:"])
     assert rebuild(database, told[:1]) == Rebuilt(known=1)

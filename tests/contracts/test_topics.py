@@ -38,7 +38,7 @@ def files(home: Path) -> Iterator[World]:
 def test_a_batch_is_a_file_of_json_lines_named_after_its_first_event(files: World) -> None:
     producer = files.open().producer()
     published(producer, "chat.v1", [b'{"content":"one"}', b'{"content":"two"}'])
-    published(producer, "chat.v1", [b'{"content":"three"}', b"\xff"])
+    published(producer, "chat.v1", [b'{"content":"three"}', b"\xff", b'{"content":'])
     folder = files.home / "topics" / "chat.v1"
     names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
     assert names[0] == "00000000000000000000.jsonl"
@@ -48,6 +48,7 @@ def test_a_batch_is_a_file_of_json_lines_named_after_its_first_event(files: Worl
         {"content": "two"},
         {"content": "three"},
         "/w==",
+        "eyJjb250ZW50Ijo=",
     ]
     assert {line["key"] for line in lines} == {ROOM}
     assert all((folder / name).stat().st_mode & 0o777 == 0o600 for name in names)
@@ -134,7 +135,7 @@ def test_what_is_there_is_read_without_waiting(files: World) -> None:
     assert reader.poll(0.0) == []
     for number in range(2):
         published(topics.producer(), "chat.v1", [b'{"n":%d}' % number])
-        assert [values(each.poll(0.0)) for each in (reader, follower)] == [[b'{"n":%d}' % number]] * 2
+        assert [values(told.poll(0.0)) for told in (reader, follower)] == [[b'{"n":%d}' % number]] * 2
 
 
 def test_no_name_is_chosen_while_files_are_removed(files: World) -> None:

@@ -20,6 +20,7 @@ ODD_VALUES = {
     "a NUL": rb'{"content":"\u0000"}',
     "a lone surrogate": rb'{"content":"\ud800"}',
     "a line break": b'{\n"content": 1}',
+    "no JSON": b'{"content":',
     "not UTF-8": b"\xff\xfe\x00",
     "empty": b"",
     "as large as may be": b'{"content":"' + b"x" * (LARGEST_EVENT - 14) + b'"}',

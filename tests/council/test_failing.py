@@ -10,6 +10,7 @@ import pytest
 
 from kingdom import mime
 from kingdom.council.job import CouncilJob
+from kingdom.disk.lock import Lock
 from kingdom.records.council import faults_of_body, original_of, read_body
 from kingdom.runtime.processes import carriers, soldier_markers
 from tests.council.conftest import Open
@@ -51,6 +52,13 @@ def test_a_try_that_failed_is_noted_in_the_message(agent: str, reason: str, coun
         "error_at": now,
         "last_retry_at": now,
     }
+
+
+def test_what_an_earlier_council_told_is_told_again_as_soon_as_it_is_due(council: Open) -> None:
+    opened = council({"retry": {"base_delay": 0}}, leader=TOLD + DONE)
+    sent = opened.write(folder="processed", status="delivered")
+    opened.settle()
+    assert (opened.told, opened.everything) == ([f"leader {sent.name}"], [])
 
 
 @pytest.mark.parametrize(("dice", "waits"), [(1.0, [5, 10, 20]), (0.5, [2, 5, 10]), (0.0, [0, 0, 0])])
@@ -409,6 +417,39 @@ def test_a_turn_that_cannot_be_noted_is_no_failure_of_a_message(council: Open) -
     (folder / "told.json").rmdir()
     opened.settle()
     assert (opened.told, opened.everything) == ([f"leader {sent.name}"], [])
+
+
+def test_the_note_of_a_turn_that_still_runs_is_not_written_over(council: Open) -> None:
+    opened = council(leader=DONE)
+    sent = opened.write()
+    turn = opened.places.agent_turn("leader")
+    turn.mkdir(mode=0o700)
+    (turn / "told.json").write_text("of the earlier one")
+    lock = Lock(turn / "lock", "leader")
+    lock.acquire()
+    opened.turn()
+    assert (turn / "told.json").read_text() == "of the earlier one"
+    assert "an earlier turn of it is still at work" in opened.message("leader", sent.name).error
+    lock.release()
+    opened.clock.pass_(1000)
+    opened.settle()
+    assert opened.everything == []
+
+
+def test_an_agent_whose_start_could_not_be_noted_is_told_once_and_followed(council: Open) -> None:
+    opened = council(leader=f"{TOLD} while [ ! -e go ]; do sleep 0.02; done; {DONE}")
+    sent = opened.write()
+    in_the_way = opened.places.agent_turn("leader") / "started"
+    in_the_way.mkdir(parents=True, mode=0o700)
+    with pytest.raises(OSError, match="started"):
+        opened.turn()
+    wait_until(lambda: opened.told, SOON, "it is told")
+    in_the_way.rmdir()
+    opened.turn()
+    assert (list(opened.job._turns.running), opened.message("leader", sent.name).retries) == (["leader"], 0)
+    (opened.home / "go").touch()
+    opened.settle()
+    assert (len(opened.told), opened.everything) == (1, [])
 
 
 def test_other_files_are_left_alone_and_said_once(council: Open) -> None:

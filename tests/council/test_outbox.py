@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import textwrap
 from pathlib import Path
@@ -14,7 +15,7 @@ from kingdom.council import outboxes
 from kingdom.home.places import Places, find_codec
 from kingdom.records.council import original_of, read_body
 from tests.council.conftest import Open
-from tests.council.councils import DONE, TOLD, Council, caged
+from tests.council.councils import DONE, TOLD, Council, caged, sh
 from tests.fixtures import all_of
 
 MIME = f"python3 {find_codec()}"
@@ -150,6 +151,7 @@ def test_an_agent_reaches_nothing_but_its_outbox_and_its_own_messages(rogue: Any
     assert (letters(opened), alerts(opened), opened.log.count("retry")) == ([], [], 0)
 
 
+CLOSED = "nobody may read it" if os.geteuid() == 0 else os.strerror(errno.EACCES)
 FORGERIES = {
     "another sender": ("""put("x", FORGED)""", "it is from 'user' and lay in the outbox of architect"),
     "two senders": ("""put("x", GOOD.replace("From: ", "From: user\\nFrom: "))""", "From stands twice"),
@@ -165,7 +167,7 @@ FORGERIES = {
     "a pipe": ("""os.mkfifo(f"{OUTBOX}/x.mime")""", "not a regular file"),
     "a folder": ("""os.makedirs(f"{OUTBOX}/x.mime/y")""", "not a regular file"),
     "a giant": ("""os.truncate(os.open(f"{OUTBOX}/x.mime", 66, 0o600), 3 << 30)""", "3221225472 bytes, more than"),
-    "a closed file": ("""put("x"); os.chmod(f"{OUTBOX}/x_1770000000000001.mime", 0)""", "nobody may read it"),
+    "a closed file": ("""put("x"); os.chmod(f"{OUTBOX}/x_1770000000000001.mime", 0)""", CLOSED),
 }
 
 
@@ -283,3 +285,22 @@ def test_a_kill_at_any_step_of_sending_sends_once(step: str, council: Open, monk
     found = [message["body"] for agent in ("leader", "evaluator") for message in sent(opened, agent)]
     assert sorted(found) == sorted(2 * [f"{{goal: g{number}, proposed_architecture: p}}" for number in range(3)])
     assert list(outbox.iterdir()) == []
+
+
+@pytest.mark.parametrize("reader", [TOLD + DONE, "sleep 1000"], ids=["taken", "waiting"])
+def test_an_agent_that_is_told_again_sends_once_what_it_sent_once(reader: str, council: Open) -> None:
+    again = '[ -e "$KINGDOM_WORKSPACE/again" ] || { touch "$KINGDOM_WORKSPACE/again"; exit 3; }; '
+    says = f'{SEND} --to leader --reply-to "$1" --once answer && {again}{DONE}'
+    opened = council({"agents": {"architect": caged(says), "leader": sh(reader)}, "retry": {"base_delay": 0}})
+    first = opened.write("leader") if reader != TOLD + DONE else None
+    if first is not None:
+        opened.until(lambda: opened.names("leader", "processed"), "leader is at work on another")
+    opened.write("architect", thread_id="t-1")
+    opened.until(lambda: "retry 1 of 3" in opened.log, "its first turn has failed")
+    opened.until(lambda: not [*opened.names("architect"), *opened.names("architect", "processed")], "it is done")
+    opened.until(lambda: "architect" not in opened.job._turns.running, "it has ended")
+    if first is None:
+        opened.settle()
+    told = [line for line in opened.told if "architecture_response" in line]
+    assert (len(told), len(opened.names("leader"))) == ((1, 0) if first is None else (0, 1))
+    assert list(opened.places.outbox("architect").iterdir()) == []

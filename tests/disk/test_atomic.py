@@ -120,6 +120,16 @@ def test_power_safe_groups_of_any_size(home: Path) -> None:
     assert len(list(home.glob("*-*"))) == 21
 
 
+TWICE = ["a", "a/log", "a/log"]
+"""The name of a log is durable once."""
+
+
+def append_after_removal(disk: Disk, log: Path) -> None:
+    disk.append(log, b"x\n", sync=True)
+    log.unlink()
+    disk.append(log, b"x\n", sync=True)
+
+
 SYNCED: dict[str, tuple[Callable[[Disk, Path], object], list[str]]] = {
     # what is done, and what is synced for it, in order where it matters
     "create": (lambda disk, home: disk.create(home / "b" / "new", b"x"), ["scratch", "b"]),
@@ -128,6 +138,12 @@ SYNCED: dict[str, tuple[Callable[[Disk, Path], object], list[str]]] = {
     "move all": (lambda disk, home: disk.move_all([(home / "a" / "old", home / "b" / "old")]), ["a", "b"]),
     "remove": (lambda disk, home: disk.remove(home / "a" / "old"), ["a"]),
     "append": (lambda disk, home: disk.append(home / "a" / "old", b"x", sync=True), ["a", "a/old"]),
+    "append twice": (lambda disk, home: [disk.append(home / "a" / "log", b"x\n", sync=True) for _ in range(2)], TWICE),
+    "append after its removal": (lambda disk, home: append_after_removal(disk, home / "a" / "log"), [*TWICE, "a"]),
+    "rewrite and move": (
+        lambda disk, home: disk.rewrite_and_move([(home / "a" / "old", home / "b" / "old", b"x")]),
+        ["scratch", "a", "b"],
+    ),
     "append to a log": (lambda disk, home: disk.append(home / "a" / "old", b"x"), []),
 }
 

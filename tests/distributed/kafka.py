@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.waiting import wait_until
+from tests.waiting import SOON, wait_until
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parent.parent
@@ -140,8 +140,17 @@ class Brokers:
                 )
         wait_until(self._answer, START_SECONDS, "the brokers answer")
 
-    def signal(self, node: int, number: signal.Signals) -> None:
-        self._processes[node].send_signal(number)
+    @contextmanager
+    def stopped(self, node: int = 0) -> Iterator[None]:
+        """Hold a node still. The signal reaches one of its threads, and the others answer on until that one has run."""
+        process = self._processes[node]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            threads = Path(f"/proc/{process.pid}/task")
+            wait_until(lambda: all(map(_is_stopped, threads.iterdir())), SOON, "every thread stopped")
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def kill(self, node: int = 0) -> None:
         process = self._processes.pop(node)
@@ -197,6 +206,13 @@ class Brokers:
 
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(self._folder), "LANG": "C.UTF-8"}
+
+
+def _is_stopped(thread: Path) -> bool:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:  # it has ended meanwhile
+        return True
 
 
 def _cluster_id() -> str:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import signal
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
@@ -17,7 +13,7 @@ import requests
 from tests.distributed.kafka import Brokers
 from tests.distributed.postgres import Postgres
 from tests.gateway.conftest import anyio_backend
-from tests.gateway.halls import OPEN, SECONDS, Hall
+from tests.gateway.halls import OPEN, SECONDS, Hall, two_gateways
 from tests.gateway.test_sockets import *  # noqa: F403
 from tests.gateway.test_stock_client import *  # noqa: F403
 from tests.gateway.test_stock_client import client
@@ -40,18 +36,9 @@ UNDELIVERED = "Message delivery failed"
 def pair(brokers: Brokers, postgres: Postgres) -> Iterator[tuple[Hall, str]]:
     """A hall with two gateways, and where the second one listens."""
     postgres.empty()
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     kafka = {"servers": brokers.servers, "publish_seconds": PUBLISH_SECONDS}
-    servers = {"transport": "kafka", "kafka": kafka, "database": postgres.url}
-    opened = Hall(home, {**OPEN, **servers, "instances": {"gateway": {"b": 0}}})
-    try:
-        opened.start("gateway")
-        second = opened.start("gateway-b")
-        opened.start("worker")
-        yield opened, second
-    finally:
-        opened.close()
-        shutil.rmtree(home, ignore_errors=True)
+    with two_gateways({**OPEN, "transport": "kafka", "kafka": kafka, "database": postgres.url}) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +93,10 @@ async def test_without_the_broker_messages_fail_and_what_is_sent_again_is_there_
     key = str(uuid.uuid4())
     async with anna.socket(room) as hers:
         await hers.send(room, "before")
-        brokers.signal(0, signal.SIGSTOP)
-        try:
+        with brokers.stopped():
             answer = await hers.send(room, "meanwhile", clientMsgId=key)
             assert (answer["status"], answer["error"]) == ("FAILED", UNDELIVERED)
             assert health(hall) == (503, ["topics"])
-        finally:
-            brokers.signal(0, signal.SIGCONT)
         async with asyncio.timeout(2 * SECONDS):
             while (await hers.send(room, "meanwhile", clientMsgId=key))["status"] != "ACCEPTED":
                 pass

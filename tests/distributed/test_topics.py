@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,16 +112,13 @@ def test_a_broker_that_answers_no_more_leaves_the_fate_unknown_and_is_waited_for
     assert published(patient, topic, [b'{"n":1}']) == [Outcome.STORED]
     wait_until(lambda: published(quick, topic, [b'{"n":2}']) == [Outcome.STORED], SOON, "it reaches the broker in time")
     told = Told()
-    brokers.signal(0, signal.SIGSTOP)
-    try:
+    with brokers.stopped():
         quick.append(topic, "a", b'{"n":3}', told.of(3))
         patient.append(topic, "a", b'{"n":4}', told.of(4))
         assert quick.flush(SOON)
         assert not patient.flush(0.1)
         with pytest.raises(TopicsAway):
             topics.check()
-    finally:
-        brokers.signal(0, signal.SIGCONT)
     assert patient.flush(SOON)
     assert told.outcomes() == {3: Outcome.UNKNOWN, 4: Outcome.STORED}
     seen: set[bytes] = set()

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from kingdom.envoy.channels import Channels
-from kingdom.envoy.channels.base import Said
+from kingdom.envoy.channels.base import IN_THREAD, Said
+from kingdom.envoy.inbound import AT_WORK
 from kingdom.envoy.job import EnvoyJob
 from kingdom.home import schemas
 from kingdom.home.places import Places
@@ -96,11 +97,11 @@ def test_what_is_delivered_again_is_acknowledged_and_no_new_event(
     assert list((loft / "said").iterdir()) == []
 
 
-def ask(home: Path, name: str, task: str, created_at: str = "2026-02-07T10:00:00Z") -> dict[str, Any]:
+def ask(home: Path, name: str, task: str, **words: str) -> dict[str, Any]:
     """A question of a task on the pigeon, in the thread of TASK."""
     way_back = {"general": "gen-pr", "task_id": task, "thread_task_id": TASK}
     context = {"checkpoint_path": "x", "reply_context": way_back}
-    fields = {"channel": "C1", "source_ref": {"source": "pigeon"}, "context": context}
+    fields = {"channel": "C1", "source_ref": {"source": "pigeon"}, "context": context, **words}
     put(home, "messages", "pending", **message(name, "human_input_request", task_id=TASK, **fields))
     return way_back
 
@@ -121,6 +122,88 @@ def test_a_reply_in_the_thread_of_a_question_answers_it(home: Path, clock: Clock
     assert events["yes"]["payload"]["reply_context"] == way_back
     assert {events[text]["type"] for text in ("elsewhere", "another room")} == {"pigeon.channel.message"}
     assert '"message.human_response"' in Places(home).events_log.read_text()
+
+
+QUESTION = "[question] Push it?\n- Yes, push\n- No, open a pull request"
+
+
+def resumed(home: Path, clock: Clock, envoy: Envoy) -> dict[str, Any]:
+    """Let TASK ask with choices on the pigeon, and have its answer. Return the way back to it."""
+    source = {"source": "pigeon"}
+    put(home, "messages", "pending", **message("msg-1", "thread_start", task_id=TASK, channel="C1", source_ref=source))
+    way_back = ask(home, "msg-2", TASK, content=QUESTION)
+    settle(home, clock, envoy)
+    put(home, "messages", "pending", **message("msg-3", "thread_update", task_id=TASK, context={"answers": TASK}))
+    settle(home, clock, envoy)
+    return way_back
+
+
+def ended(home: Path, clock: Clock, envoy: Envoy, task: str) -> dict[str, Any]:
+    """Let the task that an answer became end, and return the context of replies to it."""
+    context = {"general": "gen-pr", "task_id": task, "thread_task_id": TASK}
+    put(home, "messages", "pending", **message("msg-4", task_id=TASK, context={"reply_context": context}))
+    settle(home, clock, envoy)
+    return context
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_another_choice_of_a_question_that_has_its_answer_is_another_answer_to_it_at_any_time(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path, has_ended: bool, again: bool
+) -> None:
+    way_back = resumed(home, clock, envoy)
+    if has_ended:
+        ended(home, clock, envoy, "task-20260207-002")
+    if again:
+        envoy.job.close()
+        envoy = Envoy(envoy.services, EnvoyJob(envoy.services))
+    pigeon.say(loft, HELLO._replace(type=IN_THREAD, text="no,  open a pull request", thread="post-msg-1"))
+    settle(home, clock, envoy)
+    [event] = all_of(home, "events", "pending")
+    assert (event["type"], event["payload"]["task_id"]) == ("pigeon.human_response", TASK)
+    assert event["payload"]["reply_context"] == way_back
+    assert here(home, "messages", "pending") == []
+
+
+def test_other_words_after_the_end_go_on_with_the_conversation(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path
+) -> None:
+    resumed(home, clock, envoy)
+    context = ended(home, clock, envoy, "task-20260207-002")
+    pigeon.say(loft, HELLO._replace(type=IN_THREAD, text="Yes, push. And tag it", thread="post-msg-1"))
+    settle(home, clock, envoy)
+    [event] = all_of(home, "events", "pending")
+    assert (event["type"], event["payload"]["reply_context"]) == ("pigeon.thread.reply", context)
+
+
+def test_while_a_task_is_at_work_each_reply_is_told_that_it_was_not_passed_on(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path
+) -> None:
+    resumed(home, clock, envoy)
+    for id in ("1", "2"):
+        pigeon.say(loft, HELLO._replace(id=id, type=IN_THREAD, text="be quick", thread="post-msg-1"))
+        settle(home, clock, envoy)
+    told = [(post["thread"], post["text"]) for post in pigeon.posts(loft)[-2:]]
+    assert told == [("post-msg-1", AT_WORK)] * 2
+    ended(home, clock, envoy, "task-20260207-002")
+    pigeon.say(loft, HELLO._replace(id="2", type=IN_THREAD, text="be quick", thread="post-msg-1"))
+    settle(home, clock, envoy)
+    assert all_of(home, "events", "pending") == [], "delivered again, it stays as it was told"
+    assert len(pigeon.posts(loft)) == 6
+
+
+def test_who_replies_after_the_end_of_a_conversation_is_told_once_where_a_new_one_begins(
+    home: Path, clock: Clock, envoy: Envoy, loft: Path
+) -> None:
+    resumed(home, clock, envoy)
+    ended(home, clock, envoy, "task-20260207-002")
+    clock.pass_(2 * 3600)
+    before = len(pigeon.posts(loft))
+    for id in ("1", "2"):
+        pigeon.say(loft, HELLO._replace(id=id, type=IN_THREAD, text="more", thread="post-msg-1"))
+        settle(home, clock, envoy)
+    told = [post["text"] for post in pigeon.posts(loft)[before:]]
+    assert told == ["this conversation has ended; write a new message outside this thread"]
 
 
 def test_a_reply_answers_the_latest_question_of_its_thread(home: Path, clock: Clock, envoy: Envoy, loft: Path) -> None:

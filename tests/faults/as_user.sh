@@ -18,7 +18,7 @@ trap 'rm -rf --one-file-system "$room"' EXIT
 mkdir "$room/program" "$room/home" "$room/tmp" "$room/bin"
 cd "$checkout"
 git ls-files -z --cached --others --exclude-standard | tar c --null --ignore-failed-read -T - | tar x -C "$room/program"
-git init -q "$room/program"
+git init -q "$room/program" && git -C "$room/program" add --force .
 chown -R "$user:$user" "$room"
 path=$PATH
 if [ -n "${WITHOUT:-}" ]; then

@@ -72,7 +72,7 @@ def is_caught(mutant: Mutant, check: Check) -> bool:
 
 def failing(tree: Path, test: str) -> list[str]:
     """Return what a test of the checkout says when it fails with the program of a tree."""
-    shutil.copytree(trees.CHECKOUT / "tests", tree / "tests", ignore=shutil.ignore_patterns("*.pyc", "faults"))
+    shutil.copytree(trees.CHECKOUT / "tests", tree / "tests", ignore=shutil.ignore_patterns("*.pyc"))
     shutil.copy(trees.CHECKOUT / "pyproject.toml", tree)
     home = trees.new_folder()
     done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", test], timeout=600)
@@ -273,30 +273,30 @@ MUTANTS = [
         replace("return A == B", "return True"),
         caught_by="another_event_under_its_id",
     ),
-    # 31: the warm server of soldiers
+    # 31: the warm server of soldiers, and what it forks
     Mutant(
-        "a soldier that may have been started is started again",
-        "kingdom.soldiers.handle:SoldierHandle._finish_start",
-        replace("lock.acquire()", "(os.unlink(lock.path), lock.acquire())"),
-        caught_by="warm server killed before it answers",
-        quick=True,
-    ),
-    Mutant(
-        "a warm server that does not answer is waited for",
+        "a serving process that does not begin is waited for",
         "kingdom.soldiers.starter",
         constant("ANSWER_SECONDS", "600.0"),
-        caught_by="warm server stopped",
+        caught_by="serving process stopped",
+    ),
+    Mutant(
+        "a serving process that does not begin is left alone",
+        "kingdom.soldiers.starter:Starter._wait",
+        replace("A.kill()", "A.close()"),
+        caught_by="serving process stopped",
+    ),
+    Mutant(
+        "a serving process that is done is known by its last task",
+        "kingdom.soldier.warm:serve_requests",
+        replace("overwrite_environment({'KINGDOM_HOME': A})", "None"),
+        caught_by="serving process, idle",
+        quick=True,
     ),
     Mutant(
         "a warm server outlives its general",
         "kingdom.soldier.warm",
         drop("end_with_parent"),
         caught_by="warm server, its general killed",
-    ),
-    Mutant(
-        "a report that was left to a warm server is nobody's when that is killed",
-        "kingdom.soldier.warm:_Server._leave",
-        replace("A == B", "True"),
-        caught_by="warm server killed before it writes a report",
     ),
 ]

@@ -31,6 +31,7 @@ KNOWN, CHANGED, SERVED = "MUTANTS_KNOWN_IN", "MUTANTS_CHANGED", "MUTANTS_SERVED"
 TREE = Path(__file__).resolve().parents[2]
 SLOWER_AT_MOST, AND_SECONDS = 4, 10.0
 """A test may take so many times the seconds that it took without a defect, and so many more; then it counts as hung."""
+QUICK_SECONDS = 0.5
 SAVED_EVERY = 60.0
 """Seconds after which what was learned is kept, for a run that is ended meanwhile."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -47,10 +48,14 @@ _FUNCTIONS: list[FunctionType] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In a process for one defect: only the tests that run anything of its file, or if there are none, all."""
+    """In a process for one defect: only the tests that run anything of its file, or if there are none, all.
+
+    And the quick ones beside them: who only looks at a constant of the file runs no line of it.
+    """
     if KNOWN in os.environ:
-        known = json.loads(Path(os.environ[KNOWN]).read_text())
-        items[:] = chosen(items, known, os.environ[CHANGED]) or items
+        known: Known = json.loads(Path(os.environ[KNOWN]).read_text())
+        looks = [item for item in items if item.nodeid in known and known[item.nodeid]["seconds"] < QUICK_SECONDS]
+        items[:] = dict.fromkeys([*chosen(items, known, os.environ[CHANGED]), *looks]) or items
 
 
 def chosen(items: list[pytest.Item], known: Known, file: str, changed: range | None = None) -> list[pytest.Item]:

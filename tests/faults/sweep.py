@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kingdom.home.places import Places
 from tests.faults import oracle, powerloss, trees
@@ -115,6 +115,16 @@ class Report:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.points.items()))
         missed = [f"not reached: {point}" for point in self.missed]
         return "\n".join([self.line, f"  {counts}", *self.bad, *missed, *self.wobbles[:10]])
+
+
+Tried = TypeVar("Tried", Report, powerloss.Report)
+
+
+def none_bad(report: Tried, figure: oracle.Figure) -> Tried:
+    """Print what was tried, and return it; nothing of it may have been bad."""
+    figure(report.line)
+    assert not report.bad, report.details
+    return report
 
 
 class StepFails(AssertionError):

@@ -21,7 +21,7 @@ MUTANTS = [
     Mutant(
         "a turn is noted after its program was started",
         "kingdom.council.turns:Turns.tell",
-        swap("unsynced.rewrite", "orders.order"),
+        swap("unsynced.rewrite", "soldier.start"),
         "council kill",
         near="^[a-z0-9]+ state/council/camp/council-(leader|strategist)|^fsync state/council",
     ),
@@ -44,7 +44,7 @@ MUTANTS = [
     ),
     Mutant(
         "an escalation that is there already is not recognised",
-        "kingdom.council.dead_letters:DeadLetters._is_escalated",
+        "kingdom.council.dead_letters:DeadLetters._is_sent",
         body("return False"),
         "council kill",
         near="^unlink",
@@ -136,12 +136,6 @@ MUTANTS = [
         OUTBOX + "what_is_not_its_own_to_send_is_parked_and_people_are_told[a link to another's message]",
     ),
     Mutant(
-        "copies are sent on before the originals are gone",
-        "kingdom.council.outboxes:Outboxes.collect",
-        swap("remove_all", "self.post"),
-        OUTBOX + "a_kill_at_any_step_of_sending_sends_once[copied]",
-    ),
-    Mutant(
         "a copy that a killed council has made is made again",
         "kingdom.council.outboxes:Outboxes._keep",
         replace("_holds(A, B)", "False"),
@@ -184,6 +178,24 @@ MUTANTS = [
         OUTBOX + "an_agent_reaches_nothing_but_its_outbox_and_its_own_messages",
     ),
     Mutant(
+        "what an agent that is told again sends again is sent on",
+        "kingdom.council.outboxes:Outboxes._was_sent",
+        body("return False"),
+        OUTBOX + "an_agent_that_is_told_again_sends_once_what_it_sent_once[taken]",
+    ),
+    Mutant(
+        "the note of a turn that still runs is written over",
+        "kingdom.council.turns:Turns.tell",
+        replace("A.is_running()", "False"),
+        FAILING + "the_note_of_a_turn_that_still_runs_is_not_written_over",
+    ),
+    Mutant(
+        "an answer that nobody gives is waited for",
+        "kingdom.council.unanswered:Unanswered.look",
+        body("return 0"),
+        "tests/team/test_ends.py::test_a_goal_does_not_wait_for_an_answer_that_nobody_gives[leader with its goal]",
+    ),
+    Mutant(
         "a limit of its account counts as an agent's failure",
         "kingdom.council.delivery:Delivery._end",
         replace("A.is_excused", "False"),
@@ -191,7 +203,7 @@ MUTANTS = [
     ),
     Mutant(
         "a message that is put back is not the one that was given up",
-        "kingdom.cli.council:retry",
+        "kingdom.cli.council:_put_back",
         replace("original_of(A)", "original_of(A).strip()"),
         COMMANDS + "retry_puts_a_message_back_byte_for_byte",
     ),

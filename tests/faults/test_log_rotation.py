@@ -12,7 +12,7 @@ from kingdom.home.places import Places
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import drop, replace
 from tests.faults.mutants import Check, Mutant
-from tests.faults.sweep import KILL, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.faults.sweep import KILL, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 
 START = f"import sys; sys.path.append({str(trees.CHECKOUT)!r}); from pathlib import Path; "
 PROGRAM = f"{START}from tests.faults import chronicle_step; chronicle_step.main(Path('{{home}}'))"
@@ -35,15 +35,11 @@ CHRONICLE = Step("chronicle", ("-c", PROGRAM), prepare, check)
 
 
 def test_no_kill_at_any_file_call_loses_or_doubles_an_event(figure: oracle.Figure) -> None:
-    report = sweep(CHRONICLE, KILL, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(sweep(CHRONICLE, KILL, budget=QUICK_POINTS), figure)
 
 
 def test_no_power_cut_loses_or_doubles_an_event(figure: oracle.Figure) -> None:
-    report = power_cuts(CHRONICLE, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(CHRONICLE, budget=QUICK_STATES), figure)
 
 
 CHECKS: dict[str, Check] = {

@@ -16,6 +16,12 @@ LOOKING = "tests/cli/test_looking.py::"
 UPKEEP = "tests/upkeep/"
 MUTANTS = [
     Mutant(
+        "a call of several turns goes on after a commit that failed",
+        "kingdom.mailbox.serve",
+        drop("group.extend(self._continued)"),
+        caught_by="tests/mailbox/test_serve.py::test_a_call_of_several_turns_is_refused_when_one_of_them_cannot_be_committed",
+    ),
+    Mutant(
         "a raw report of an earlier attempt counts",
         "kingdom.soldiers",
         replace("A if A and A.attempt == B else None", "A if A else None"),

@@ -14,10 +14,10 @@ from kingdom.home.places import Places, find_codec
 from kingdom.records.council import original_of, read_body
 from tests.faults import homes, oracle
 from tests.faults.oracle import exactly
-from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, processes_of, sweep
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, processes_of, sweep
 
 ARGV = ("-m", "kingdom.council", "--once")
-NOTE = 'echo "$(basename "$1")" >>"$KINGDOM_HOME/served.txt"; '
+NOTE = 'printf "\\n%s\\n" "$(basename "$1")" >>"$KINGDOM_HOME/served.txt"; '
 AGENTS = {"leader": 'rm "$1"', "architect": "exit 3", "strategist": "true", "evaluator": "exit 4"}
 GOAL, FAILS, CRITICAL, BAD, PROGRESS = (f"message_{1_770_000_000_000_000 + number}.mime" for number in range(5))
 NAMED = "user_goal_1770000009000000.mime"
@@ -146,12 +146,8 @@ CUT = Step("council", ARGV, prepare_for_a_cut, check_after_a_cut, at_fault=half_
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_the_council_loses_or_repeats_a_message(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(COUNCIL, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(sweep(COUNCIL, fault, budget=QUICK_POINTS), figure)
 
 
 def test_no_power_cut_under_the_council_loses_a_message(figure: oracle.Figure) -> None:
-    report = power_cuts(CUT, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(CUT, budget=QUICK_STATES), figure)

@@ -14,7 +14,7 @@ import pytest
 from kingdom.disk.atomic import make_folder
 from kingdom.home.places import Places
 from tests.faults import homes, oracle
-from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 
 ARGV = ("-m", "kingdom.envoy", "--once")
 TASK, ASKING = "task-20260207-001", "task-20260207-002"
@@ -101,13 +101,9 @@ ENVOY = Step("envoy", ARGV, prepare, check, restarts=2)
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_the_envoy_loses_or_repeats_a_message(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(ENVOY, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    report = none_bad(sweep(ENVOY, fault, budget=QUICK_POINTS), figure)
     assert not report.missed, report.details
 
 
 def test_no_power_cut_under_the_envoy_loses_or_repeats_a_message(figure: oracle.Figure) -> None:
-    report = power_cuts(ENVOY, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(ENVOY, budget=QUICK_STATES), figure)

@@ -20,6 +20,7 @@ from tests.faults.sweep import (
     QUICK_POINTS,
     QUICK_STATES,
     Step,
+    none_bad,
     power_cuts,
     processes_of,
     sweep,
@@ -124,13 +125,9 @@ KILLED = replace(GENERAL, check=check_attempts)
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_a_general_loses_a_task(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(KILLED if fault == KILL else GENERAL, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    report = none_bad(sweep(KILLED if fault == KILL else GENERAL, fault, budget=QUICK_POINTS), figure)
     assert len(report.missed) <= max(3, report.tried / 5), report.details
 
 
 def test_no_power_cut_under_a_general_loses_a_task(figure: oracle.Figure) -> None:
-    report = power_cuts(GENERAL, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(GENERAL, budget=QUICK_STATES), figure)

@@ -13,7 +13,7 @@ from kingdom.home import team
 from kingdom.home.places import Places
 from kingdom.mime import parse_message
 from tests.faults import homes, oracle, trees
-from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 
 ARGV = ("-m", "kingdom.general", team.GENERAL, "--once")
 FRESH, ENDED, CANCELLED, ASKED, ANSWER, WORDS = (f"task-20260207-00{number}" for number in range(1, 7))
@@ -94,13 +94,9 @@ GOAL = Step("goal", ARGV, prepare, check, timeout=30)
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_loses_or_doubles_a_goal(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(GOAL, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(sweep(GOAL, fault, budget=QUICK_POINTS), figure)
 
 
 @trees.in_campaigns
 def test_no_power_cut_loses_or_doubles_a_goal(figure: oracle.Figure) -> None:
-    report = power_cuts(GOAL, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(GOAL, budget=QUICK_STATES), figure)

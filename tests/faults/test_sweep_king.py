@@ -10,7 +10,7 @@ import pytest
 from kingdom.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.strace import READING
-from tests.faults.sweep import BROKEN, FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.faults.sweep import BROKEN, FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 
 ARGV = ("-m", "kingdom.king", "--once")
 ROUTED = "evt-github-1-2026-02-07T10:00:00Z"
@@ -180,29 +180,21 @@ ORDERS = Step("king's orders", ARGV, prepare_orders, check_orders)
 
 @trees.in_campaigns
 def test_no_kill_leaves_an_order_half_carried_out(figure: oracle.Figure) -> None:
-    report = sweep(ORDERS, KILL, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    report = none_bad(sweep(ORDERS, KILL, budget=QUICK_POINTS), figure)
     assert not report.missed, report.details
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_the_king_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(KING, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    report = none_bad(sweep(KING, fault, budget=QUICK_POINTS), figure)
     assert not report.missed, report.details
 
 
 @trees.in_campaigns
 def test_what_cannot_be_read_for_a_moment_is_not_taken_for_bad(figure: oracle.Figure) -> None:
-    report = sweep(replace(KING, name="king's reads"), BROKEN, budget=QUICK_POINTS, calls=READING)
-    figure(report.line)
-    assert not report.bad, report.details
+    report = none_bad(sweep(replace(KING, name="king's reads"), BROKEN, budget=QUICK_POINTS, calls=READING), figure)
     assert not report.missed, report.details
 
 
 def test_no_power_cut_under_the_king_loses_or_doubles_anything(figure: oracle.Figure) -> None:
-    report = power_cuts(KING, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(KING, budget=QUICK_STATES), figure)

@@ -11,7 +11,7 @@ from kingdom.home.places import Places
 from kingdom.standins import github, jira
 from tests.faults import homes, oracle, trees
 from tests.faults.sentinel_step import HUB, TICKETS, World
-from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 
 START = f"import sys; sys.path.append({str(trees.CHECKOUT)!r}); from pathlib import Path; "
 PROGRAM = f"{START}from tests.faults import sentinel_step; sentinel_step.main(Path('{{home}}'))"
@@ -87,12 +87,8 @@ SENTINEL = Step("sentinel", ("-c", PROGRAM), prepare, check, at_fault, steady=Fa
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_file_call_of_the_sentinel_loses_or_doubles_anything(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(SENTINEL, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(sweep(SENTINEL, fault, budget=QUICK_POINTS), figure)
 
 
 def test_no_power_cut_under_the_sentinel_loses_or_doubles_anything(figure: oracle.Figure) -> None:
-    report = power_cuts(SENTINEL, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(SENTINEL, budget=QUICK_STATES), figure)

@@ -47,6 +47,12 @@ MUTANTS = [
         PLAN + "a_task_that_failed_is_given_out_once_more",
     ),
     Mutant(
+        "a task that is never reported is not given out again",
+        "kingdom.team.coordinator:unanswered",
+        drop("_try_again"),
+        AGENTS + "a_task_that_was_deleted_without_a_report_is_given_out_once_more",
+    ),
+    Mutant(
         "what an ignitian is good at is not looked at",
         "kingdom.team.plan:Plan.assign",
         replace("(one, skill) not in skilled", "False"),

@@ -1,4 +1,4 @@
-"""The process that forks serving processes is killed at every step: each task is done once all the same."""
+"""The warm server and the serving processes that it forks are killed at every step: each task is done all the same."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import select
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -36,11 +38,11 @@ Fault = Callable[[int], "subprocess.Popen[bytes] | None"]
 """Returns the tracer that will do it, if there is one."""
 
 
-def at(call: str) -> Fault:
-    """Kill the server when it makes this call next. Its children are not traced."""
+def at(call: str, when: int = 1) -> Fault:
+    """Kill the process when it makes this call the next time, or so many times. Its children are not traced."""
 
     def attach(server: int) -> subprocess.Popen[bytes]:
-        inject = f"inject={call}:signal=KILL:when=1"
+        inject = f"inject={call}:signal=KILL:when={when}"
         argv = [strace(), "-p", str(server), "-o", os.devnull, "-e", f"trace={call}", "-e", inject]
         tracer = subprocess.Popen(argv, stderr=subprocess.PIPE)
         assert tracer.stderr is not None
@@ -54,32 +56,56 @@ def send(number: signal.Signals) -> Fault:
     return lambda server: os.kill(server, number)
 
 
-FAULTS: dict[str, Fault] = {
-    "killed while idle": send(signal.SIGKILL),
-    "stopped": send(signal.SIGSTOP),
-    "killed before it reads the request": at("recvmsg"),
-    "killed before it forks": at("clone"),
-    "killed while it reads the order": at("openat"),
-    "killed before it answers": at("sendto"),
-    "killed after it has answered": at("wait4"),
-    "killed before it writes a report": at("rename"),
-    "killed after it has written a report": at("kill"),
+class Case(NamedTuple):
+    """A fault in the warm server or in a serving process, and what may follow from it."""
+
+    strikes: Fault
+    #: Whether it strikes the warm server, which is asked for one more process; else the one that has served a task.
+    server: bool = False
+    #: How often soldiers are said to be started directly.
+    told: int = 0
+    #: How often the task that meets it may have been run.
+    runs: int = 1
+
+
+FAULTS = {
+    "warm server killed while idle": Case(send(signal.SIGKILL), server=True, told=1),
+    "warm server stopped": Case(send(signal.SIGSTOP), server=True, told=1),
+    "warm server killed before it reads the request": Case(at("recvfrom"), server=True, told=1),
+    "warm server killed before it forks": Case(at("clone"), server=True, told=1),
+    "warm server killed before it answers": Case(at("sendmsg"), server=True, told=1),
+    "warm server killed after it has answered": Case(at("wait4"), server=True),
+    "serving process killed while idle": Case(send(signal.SIGKILL)),
+    "serving process stopped": Case(send(signal.SIGSTOP), told=1),
+    "serving process killed before it reads the request": Case(at("recvmsg"), told=1),
+    "serving process killed before it has begun": Case(at("sendto"), told=1),
+    "serving process killed while it reads the order": Case(at("openat"), runs=2),
+    "serving process killed before it starts the engine": Case(at("clone3"), runs=2),
+    "serving process killed while the engine runs": Case(at("pidfd_open"), runs=2),
+    "serving process killed when the engine has ended": Case(at("wait4"), runs=2),
+    "serving process killed before it writes a report": Case(at("rename"), runs=2),
+    "serving process killed before it is done": Case(at("sendto", 2)),
 }
 QUICK = (
-    *("stopped", "killed before it reads the request", "killed before it answers", "killed after it has answered"),
-    *("killed before it writes a report", "killed after it has written a report"),
+    *("warm server stopped", "warm server killed before it answers", "serving process stopped"),
+    *("serving process killed while idle", "serving process killed before it has begun"),
+    *("serving process killed while the engine runs", "serving process killed before it is done"),
 )
 
 
 @pytest.mark.parametrize("name", FAULTS if trees.CAMPAIGN else QUICK)
-def test_each_task_is_done_once_whatever_becomes_of_the_warm_server(name: str, figure: Figure) -> None:
+def test_each_task_is_done_whatever_becomes_of_the_preloaded_processes(name: str, figure: Figure) -> None:
     wrong = check(trees.program(), name)
-    figure(f"warm server {name}: {len(wrong)} wrong")
+    figure(f"{name}: {len(wrong)} wrong")
     assert not wrong, "\n".join(wrong)
 
 
 def test_a_killed_general_leaves_no_warm_server() -> None:
     assert check_general_killed(trees.program()) == []
+
+
+def test_a_serving_process_that_is_done_is_known_by_its_task_no_more() -> None:
+    assert check_idle(trees.program()) == []
 
 
 def test_a_forked_serving_process_is_found_and_ended_by_its_markers() -> None:
@@ -98,14 +124,20 @@ def test_a_forked_serving_process_is_found_and_ended_by_its_markers() -> None:
 
 
 def check(program: Path, name: str) -> list[str]:
-    """Do a task, let the fault happen, and do two more. Return what is wrong then."""
+    """Do a task, let the fault happen, and do three more, two of them at once. Return what is wrong then."""
+    case = FAULTS[name]
     with general_at_work(program) as (general, places):
         done(places, 1)
         (server,) = warm_servers(general)
-        tracer = FAULTS[name](server)
+        (serving,) = tree(server)
+        tracer = case.strikes(server if case.server else serving)
         try:
-            done(places, 2)
-            done(places, 3)
+            if case.server:
+                two_at_once(places, 2, 3)
+                done(places, 4)
+            else:
+                done(places, 2)
+                two_at_once(places, 3, 4)
         except AssertionError as error:
             if tracer is not None:
                 tracer.terminate()
@@ -115,12 +147,38 @@ def check(program: Path, name: str) -> list[str]:
         general.wait(SECONDS)
         if tracer is not None:
             tracer.communicate(timeout=SECONDS)
-        expected = [task_id(number) for number in (1, 2, 3)]
-        wrong = [] if lives(places) == expected else [f"soldiers ran for {lives(places)}"]
+        counts = Counter(lives(places))
+        wrong = [f"{task} ran {count} times" for task, count in counts.items() if count > case.runs]
+        wrong += [f"{task_id(number)} never ran" for number in (1, 2, 3, 4) if task_id(number) not in counts]
+        wrong += [] if counts.total() <= 3 + case.runs else [f"more than one ran again: {counts}"]
         told = places.role_log(homes.GENERAL).read_text().count(SLOWLY)
-        wrong += [] if told == 1 else [f"that soldiers start slowly was said {told} times"]
+        wrong += [] if told == case.told else [f"that soldiers start slowly was said {told} times"]
         wrong += [f"a process is left: {pid}" for pid in processes_of(places.home)]
         return wrong
+
+
+def two_at_once(places: Places, first: int, second: int) -> None:
+    """Do two tasks, the second of which needs a process of its own."""
+    (places.home / "hold").touch()
+    for number in (first, second):
+        put(places, number)
+        wait_until(partial(runs, places, number), SECONDS, f"task {number}")
+    (places.home / "hold").unlink()
+    for number in (first, second):
+        ended(places, number)
+
+
+def runs(places: Places, number: int) -> bool:
+    return task_id(number) in lives(places)
+
+
+def check_idle(program: Path) -> list[str]:
+    """Look at a serving process that is done with its task. Return what is wrong with it."""
+    with general_at_work(program) as (_, places):
+        done(places, 1)
+        markers, lock = soldier_markers(places.home, task_id(1)), places.control_folder(homes.GENERAL, task_id(1))
+        wait_until(lambda: not lock.exists(), SECONDS, "its traces are cleared")
+        return ["it shows the markers of a task that has ended"] if carriers(markers) else []
 
 
 def check_general_killed(program: Path) -> list[str]:
@@ -137,16 +195,18 @@ def check_general_killed(program: Path) -> list[str]:
 
 
 CHECKS: dict[str, Callable[[Path], list[str]]] = {
-    **{f"warm server {name}": partial(check, name=name) for name in FAULTS},
+    **{name: partial(check, name=name) for name in FAULTS},
     "warm server, its general killed": check_general_killed,
+    "serving process, idle": check_idle,
 }
 
 
 @contextmanager
 def general_at_work(program: Path) -> Iterator[tuple[subprocess.Popen[bytes], Places]]:
     home = trees.new_folder()
-    places = homes.make(home)
-    homes.install(home, homes.GENERAL, engine="command", sandbox="off")
+    king = {"concurrency": {"max_soldiers": 20}, "retry": {"max_attempts": 2, "backoff_seconds": 0}}
+    places = homes.make(home, config={"king": king})
+    homes.install(home, homes.GENERAL, engine="command", sandbox="off", max_soldiers=2)
     run = places.package(homes.GENERAL) / "run"
     run.parent.mkdir(parents=True)
     run.write_text(PROGRAM.format(home=home))

@@ -7,16 +7,19 @@ import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jwt
 import requests
+from websockets.asyncio.client import connect
+from websockets.frames import Frame, Opcode
 
 from kingdom.disk.atomic import make_folder
 from kingdom.hall import accounts
-from kingdom.hall.ids import new_uuid, next_ulid
+from kingdom.hall.ids import iso, new_uuid, next_ulid
 from kingdom.hall.opening import open_database
 from kingdom.hall.persist import Arrival, persist
 from kingdom.hall.records import MessageCreated, MessagePersisted, Signal
@@ -39,9 +42,37 @@ async def wrong_order(hall: Hall) -> list[str]:
             await hers.call("joinRoom", {"roomId": room})
         answers = await asyncio.gather(*(hers.send(room, "x", clientMsgId=key) for room, key in sent))
     found = [f"answered {answer}" for answer in answers if answer["status"] != "ACCEPTED"]
+    return found + _another_order(hall, [key for _, key in sent])
+
+
+def _another_order(hall: Hall, keys: list[str]) -> list[str]:
     kept = [json.loads(line)["value"]["clientMsgId"] for line in _lines(hall.places.topics / MESSAGES)]
-    mine = [key for key in kept if key in {key for _, key in sent}]
-    return found + ([] if mine == [key for _, key in sent] else [f"the topic has them in another order: {mine[:5]}…"])
+    mine = [key for key in kept if key in keys]
+    return [] if mine == keys else [f"the topic has them in another order: {mine[:5]}…"]
+
+
+async def wrong_turns(hall: Hall) -> list[str]:
+    """A message waits for one before it, whose sender the database must tell to be a member."""
+    anna = hall.person()
+    known, looked_up = anna.room(), hall.person().room()
+    with closing(open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)) as database:
+        member = {"room_id": looked_up, "user_id": anna.id, "joined_at": iso(time.time())}
+        database.run(lambda db: db.each("add_member", [member]))
+    sent = [(room, str(uuid.uuid4())) for room in (known, known, looked_up, known)]
+    messages = [{"roomId": room, "clientMsgId": key, "content": "x"} for room, key in sent]
+    first, *others = (f'42{at}["sendMessage",{json.dumps(message)}]' for at, message in enumerate(messages))
+    address = hall.url.replace("http", "ws", 1)
+    async with connect(f"{address}/socket.io/?EIO=4&transport=websocket") as socket:
+        await socket.recv()
+        await socket.send(f'40{{"token":"{anna.token}"}}')
+        await socket.recv()
+        await socket.send(first)
+        answers = [await socket.recv()]
+        # In one piece, as from a client whose network was away.
+        socket.transport.write(b"".join(Frame(Opcode.TEXT, packet.encode()).serialize(mask=True) for packet in others))
+        answers += [await asyncio.wait_for(socket.recv(), SECONDS) for _ in others]
+    found = [f"answered {answer!r}" for answer in answers if "ACCEPTED" not in str(answer)]
+    return found + _another_order(hall, [key for _, key in sent])
 
 
 def _lines(folder: Path) -> list[str]:
@@ -229,6 +260,7 @@ async def wrong_poller(hall: Hall) -> list[str]:
 Check = Callable[[Hall], Awaitable[list[str]]]
 CHECKS: tuple[Check, ...] = (
     wrong_order,
+    wrong_turns,
     wrong_when_the_topic_is_away,
     wrong_redelivery,
     wrong_about,

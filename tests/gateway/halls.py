@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import requests
@@ -37,13 +38,22 @@ OPEN: Mapping[str, Any] = {"registration": "open", "port": 0}
 class Hall:
     """Roles of the chat in one home."""
 
-    def __init__(self, home: Path, config: Mapping[str, Any] = OPEN, tree: Path = CHECKOUT) -> None:
-        """`tree` holds the program that runs."""
+    def __init__(
+        self,
+        home: Path,
+        config: Mapping[str, Any] = OPEN,
+        tree: Path = CHECKOUT,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`tree` holds the program that runs; `env` is added to its environment."""
         home.chmod(0o700)
         self.places: Places = founded(home, hall=config)
         self._tree = tree
-        self._environment = {**os.environ, "KINGDOM_HOME": str(home), "PYTHONPATH": str(tree)}
+        path = f"{tree}:{env['PYTHONPATH']}" if "PYTHONPATH" in env else str(tree)
+        self._environment = {**os.environ, **env, "KINGDOM_HOME": str(home), "PYTHONPATH": path}
         self._roles: dict[str, subprocess.Popen[bytes]] = {}
+        self.urls: dict[str, str] = {}
+        """Where each gateway listens, the first one also under `url`."""
         self.url = ""
 
     def start(self, role: str) -> str:
@@ -64,7 +74,7 @@ class Hall:
             return address.exists() if module == "gateway" else '"idle"' in _text(own / "heartbeat")
 
         wait_until(is_ready, START_SECONDS, f"{role} is ready", [own] if own.exists() else [])
-        url = address.read_text().strip() if module == "gateway" else ""
+        self.urls[role] = url = address.read_text().strip() if module == "gateway" else ""
         self.url = self.url or url
         return url
 
@@ -105,19 +115,29 @@ class Hall:
 
 
 @contextmanager
-def two_gateways(config: Mapping[str, Any], system: Mapping[str, Any] | None = None) -> Iterator[tuple[Hall, str]]:
-    """Return a hall with two gateways and a worker, and where the second gateway listens."""
+def running(
+    *roles: str, config: Mapping[str, Any] = OPEN, tree: Path = CHECKOUT, system: Mapping[str, Any] | None = None
+) -> Iterator[Hall]:
+    """Return a hall in a home of its own, in which these roles run."""
     home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, {"port": 0, "instances": {"gateway": {"b": 0}}, **config})
-    founded(home, **({"system": system} if system else {}))
+    hall = Hall(home, config, tree)
+    if system is not None:
+        founded(home, system=system)
     try:
-        hall.start("gateway")
-        second = hall.start("gateway-b")
-        hall.start("worker")
-        yield hall, second
+        for role in roles:
+            hall.start(role)
+        yield hall
     finally:
         hall.close()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def two_gateways(config: Mapping[str, Any], system: Mapping[str, Any] | None = None) -> Iterator[tuple[Hall, str]]:
+    """Return a hall with two gateways and a worker, and where the second gateway listens."""
+    both = {"port": 0, "instances": {"gateway": {"b": 0}}, **config}
+    with running("gateway", "gateway-b", "worker", config=both, system=system) as hall:
+        yield hall, hall.urls["gateway-b"]
 
 
 def free_port() -> int:

@@ -1,15 +1,12 @@
 """The way of a message through the gateway, with the topics as files that can be taken away."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.faults.oracle import Figure
 from tests.gateway import flow_checks
-from tests.gateway.halls import OPEN, Hall
+from tests.gateway.halls import OPEN, Hall, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -17,14 +14,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWar
 @pytest.fixture(scope="module")
 def alone() -> Iterator[Hall]:
     """A gateway without a worker: these tests say themselves what was stored."""
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, {**OPEN, "limits": {"queued_bytes": 65_536}})
-    try:
-        hall.start("gateway")
+    with running("gateway", config={**OPEN, "limits": {"queued_bytes": 65_536}}) as hall:
         yield hall
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.mark.parametrize("check", flow_checks.CHECKS, ids=lambda check: check.__name__)

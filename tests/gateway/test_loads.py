@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ import socketio
 from kingdom.hall import accounts
 from kingdom.hall.opening import open_database
 from tests.faults.oracle import Figure
-from tests.gateway.halls import OPEN, PASSWORD, SECONDS, Hall, Person, Socket
+from tests.gateway.halls import OPEN, PASSWORD, SECONDS, Hall, Person, Socket, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 QUEUED_BYTES = 65_536
@@ -32,15 +30,8 @@ LIMITS = {"messages": {"count": 20_000, "seconds": 1}, "queued_bytes": QUEUED_BY
 @pytest.fixture
 def own() -> Iterator[Hall]:
     """A hall of a test's own, whose roles it may end."""
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, {**OPEN, "limits": LIMITS})
-    try:
-        hall.start("gateway")
-        hall.start("worker")
+    with running("gateway", "worker", config={**OPEN, "limits": LIMITS}) as hall:
         yield hall
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 class StuckReader:
@@ -169,15 +160,9 @@ async def test_a_reconnect_storm_is_survived(own: Hall, figure: Figure) -> None:
 @pytest.fixture(scope="module")
 def strict() -> Iterator[Hall]:
     """A gateway with small limits, without a worker."""
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     few: dict[str, Any] = {"count": 3, "seconds": 3600}
-    hall = Hall(home, {**OPEN, "limits": {"messages": few, "logins": few, "worker_lag": 1}})
-    try:
-        hall.start("gateway")
+    with running("gateway", config={**OPEN, "limits": {"messages": few, "logins": few, "worker_lag": 1}}) as hall:
         yield hall
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 async def test_while_the_worker_lags_messages_fail_as_busy(strict: Hall) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,18 +14,23 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kingdom import reasons
 from kingdom.disk.codec import read_json
 from kingdom.disk.lock import Lock
 from kingdom.gateway.openapi import DESCRIPTION
 from kingdom.gateway.orders import Orders
 from kingdom.gateway.panel import Panel, panel
 from kingdom.gateway.refusals import Refusal
+from kingdom.hall import own_rooms
 from kingdom.hall.ids import iso
 from kingdom.home.places import Places
 from kingdom.home.roster import desired_state
 from kingdom.runtime.processes import started_at
+from kingdom.soldiers import budgets
 from kingdom.times import stamp
+from kingdom.words import Said
 from tests.fixtures import Clock, event, founded, install, put, services, task, write
+from tests.gateway.halls import CHECKOUT
 
 NOW = float(int(time.time()))
 ROOM = "0b8f1c1e-0000-4000-8000-000000000001"
@@ -82,6 +88,7 @@ def test_an_empty_kingdom_tells_that_its_king_does_not_run(places: Places) -> No
     said = told(places)
     assert said["state"] == "stopped"
     assert said["line"] == "nothing runs: chamberlain and king do not run; `kingdom up` starts it"
+    assert said["says"] == {"code": "stopped", "values": {"roles": "chamberlain, king", "command": "kingdom up"}}
     assert [said[kind] for kind in ("asking", "failed", "running", "waiting")] == [[], [], [], []]
     assert {"king", "gen-pr"} <= {role["name"] for role in said["roles"]}
 
@@ -198,3 +205,47 @@ def test_many_who_look_at_once_cost_one_look(places: Places) -> None:
     [said] = asyncio.run(look())
     assert json.loads(said)["takenAt"] == iso(NOW)
     assert len(looks) == 1
+
+
+def test_a_reason_is_told_as_data_with_the_reasons_within_it(places: Places) -> None:
+    put(places.home, "tasks", "in_progress", **task(**RESTS))
+    put(places.home, "tasks", "completed", **task(id="task-20260207-009", outcome="failed"))
+    write(places.result("task-20260207-009"), {"error": "no such branch"})
+    with running(places, "king", "chamberlain"):
+        said = told(places)
+    [waits] = said["waiting"]
+    failed = {"code": "attempt_failed", "values": {"attempt": "1", "why": "no tests"}}
+    assert waits["says"] == {"code": "goes_on", "values": {"why": failed, "seconds": 60.0}}
+    assert said["says"] == {"code": "held", "values": {"id": TASK, "why": waits["says"]}}
+    [foreign] = said["failed"]
+    assert (foreign["why"], "says" in foreign) == ("no such branch", False)
+
+
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [
+        ("attempt 2 failed: timeout: it took 61 s (timeout_seconds of gen-pr)", "attempt_failed"),
+        ("timeout: it took 61 s (timeout_seconds of gen-pr)", "timeout"),
+        (budgets._rests("claude", "2026-11-20T08:00:00Z"), "account_rests"),
+        ("its budget of 5 usd is used up", "budget_used"),
+        ("cancelled by anna@example.org", "cancelled_by"),
+        ("no result (it ended with 3): Traceback", "no_result"),
+        ("failed without a reason", "no_reason"),
+    ],
+)
+def test_sentences_of_ours_that_lie_in_files_are_known(kept: str, code: str) -> None:
+    said = reasons.kept(kept)
+    assert isinstance(said, Said)
+    assert (said, said.code) == (kept, code)
+
+
+def test_every_sentence_of_the_kingdom_has_a_korean_one() -> None:
+    source = "\n".join(path.read_text() for path in (CHECKOUT / "kingdom").rglob("*.py"))
+    said = {*re.findall(r'\bSaid\(\s*"(\w+)"', source), *(code for code, _ in reasons.SHAPES)}
+    korean = (CHECKOUT / "kingdom/gateway/pages/words-ko.js").read_text().partition("  sentences: {\n")[2]
+    assert set(re.findall(r"^    (\w+): \(", korean.partition("\n  },")[0], re.MULTILINE)) == said
+
+
+def test_the_page_knows_the_kingdoms_own_ids() -> None:
+    own = (CHECKOUT / "kingdom/gateway/pages/own.js").read_text()
+    assert re.findall(r'= "(.+)";', own) == [own_rooms.USER, own_rooms.THRONE_ROOM]

@@ -13,11 +13,13 @@ from websockets.frames import Frame, Opcode
 
 from kingdom.disk.atomic import Disk
 from kingdom.errors import BadHome
-from kingdom.gateway.frames import FRAMES, Listener, text_frame
+from kingdom.gateway.frames import FRAMES, LARGEST_INCOMING, Listener, text_frame
+from kingdom.gateway.guesses import Guesses
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import FRESH_SECONDS, Membership
 from kingdom.gateway.passwords import Passwords
 from kingdom.gateway.presence import TTL_SECONDS, Change, Presence
+from kingdom.gateway.refusals import Refusal
 from kingdom.gateway.tokens import ALGORITHM, AUDIENCE, LIFETIME_SECONDS, SECRET, Tokens, find_secret
 from kingdom.hall.base import Unavailable
 from tests.fixtures import Clock
@@ -36,6 +38,30 @@ def test_a_caller_may_ask_so_often_and_then_as_time_passes() -> None:
     assert rate.wait_seconds("a") > 0
     clock.pass_(6)
     assert [rate.wait_seconds("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_wrong_passwords_count_for_an_account_and_an_address_and_many_for_all_of_them() -> None:
+    clock, told = Clock(), list[str]()
+    guesses = Guesses(Rate(Limit(2, 60.0), clock), Rate(Limit(5, 60.0), clock), told.append, clock)
+
+    def refused(address: str, account: str = "anna") -> bool:
+        try:
+            guesses.check(account, address)
+        except Refusal as refusal:
+            return refusal.status == 429 and 0 < refusal.retry_after <= 30
+        return False
+
+    for address, count in (("1", 2), ("2", 2)):
+        assert not refused(address), "who guesses elsewhere locks nobody out"
+        for _ in range(count):
+            guesses.note_wrong("anna", address, "her-id")
+        assert refused(address)
+    assert (refused("3"), refused("1", "ben")) == (False, False)
+    guesses.note_wrong("anna", "3", "her-id")
+    assert (refused("3"), refused("4"), refused("1", "ben")) == (True, True, False)
+    assert [("the user her-id" in line, "anna" in line) for line in told] == [(True, False)], "once a minute"
+    clock.pass_(60)
+    assert not any(refused(address) for address in "1234")
 
 
 def test_presence_counts_the_sockets_of_a_user() -> None:
@@ -112,7 +138,7 @@ TOKENS: list[tuple[str, Any, bool]] = [
     ("no audience", jwt.encode({k: v for k, v in GOOD.items() if k != "aud"}, KEY, ALGORITHM), False),
     ("ended", jwt.encode({**GOOD, "exp": 2_000}, KEY, ALGORITHM), False),
     ("no end", jwt.encode({k: v for k, v in GOOD.items() if k != "exp"}, KEY, ALGORITHM), False),
-    ("from the future", jwt.encode({**GOOD, "iat": 4_000}, KEY, ALGORITHM), False),
+    ("from the future", jwt.encode({**GOOD, "iat": 10_000}, KEY, ALGORITHM), False),
     ("no subject", jwt.encode({k: v for k, v in GOOD.items() if k != "sub"}, KEY, ALGORITHM), False),
     ("no session", jwt.encode({k: v for k, v in GOOD.items() if k != "sid"}, KEY, ALGORITHM), False),
     ("nothing", "", False),
@@ -128,6 +154,11 @@ def test_only_our_own_tokens_are_good_and_only_until_they_end(_: str, token: Any
     assert (caller is not None) is is_good
     if caller is not None:
         assert caller == ("anna", "a@b.c", "one", 1_000.0, 5_000.0)
+
+
+def test_a_clock_that_is_set_back_an_hour_ends_no_session() -> None:
+    token = Tokens(KEY, lambda: 9_000.0).make("anna", "a@b.c", "one")
+    assert Tokens(KEY, lambda: 9_000.0 - 3_600).read(token)
 
 
 def test_a_token_holds_for_a_day() -> None:
@@ -189,3 +220,65 @@ def test_small_frames_are_sent_without_delay() -> None:
 
     asyncio.run(run())
     assert seen == [1]
+
+
+def _sent(payload: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:
+    return Frame(opcode, payload, fin).serialize(mask=True)
+
+
+WHOLE, LATER, OTHER = _sent(b"take it"), _sent(b"later"), _sent("käse".encode())
+WAYS = {
+    "whole": ([WHOLE], ["take it"], []),
+    "in pieces": ([WHOLE[at : at + 1] for at in range(len(WHOLE))], ["take it"], []),
+    "many at once": ([WHOLE + OTHER + WHOLE[:3], WHOLE[3:]], ["take it", "käse", "take it"], []),
+    "of any size": (
+        [_sent(b"x" * size) for size in (0, 125, 126, 65_535, 65_536)],
+        ["x" * size for size in (0, 125, 126, 65_535, 65_536)],
+        [],
+    ),
+    "not taken, and what came behind it": ([LATER + WHOLE], [], ["later", "take it"]),
+    "in fragments, and what came between": (
+        [_sent(b"la", fin=False) + _sent(b"", Opcode.PING) + _sent(b"ter", Opcode.CONT), WHOLE],
+        [],
+        ["later", "take it"],
+    ),
+    "bytes": ([_sent(b"\xff", Opcode.BINARY)], [], [b"\xff"]),
+    "a ping before it": ([_sent(b"", Opcode.PING) + WHOLE], ["take it"], []),
+    "too large": ([_sent(b"x" * (LARGEST_INCOMING + 1)), WHOLE], [], [1009]),
+    "not masked": ([Frame(Opcode.TEXT, b"bare").serialize(mask=False) + WHOLE], [], [1002]),
+    "no text": ([_sent(b"take \xff")], [], [1007]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_frames_are_taken_at_once_unless_something_waits(way: str) -> None:
+    pieces, at_once, in_turn = WAYS[way]
+    taken: list[str] = []
+    received: list[Any] = []
+
+    def take(payload: bytes) -> bool:
+        if payload in (b"later", b"take \xff"):
+            return False
+        taken.append(payload.decode())
+        return True
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        frames = scope["state"][FRAMES]
+        await receive()
+        await send({"type": "websocket.accept"})
+        frames.take, frames.is_idle = take, True
+        for piece in pieces:
+            frames.data_received(piece)
+        while len(received) < len(in_turn):
+            event = await receive()
+            received.append(event.get("text") or event.get("bytes") or event.get("code"))
+
+    async def run() -> None:
+        listener = Listener(app)
+        port = await listener.listen("127.0.0.1", 0)
+        async with connect(f"ws://127.0.0.1:{port}/", close_timeout=SOON) as client:
+            await client.wait_closed()
+        await listener.close(SOON)
+
+    asyncio.run(run())
+    assert (taken, received) == (at_once, in_turn)

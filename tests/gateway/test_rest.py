@@ -62,7 +62,7 @@ def test_a_room_and_its_members(hall: Hall, anna: Person) -> None:
     assert joined.status_code == 201
     at = joined.json()["joinedAt"]
     assert joined.json() == {"roomId": room["id"], "userId": ben.id, "joinedAt": at, "lastReadMessageId": None}
-    assert ben.call("GET", "/rooms").json() == [{**room, "unread": 0}]
+    assert ben.call("GET", "/rooms").json() == [{**room, "kind": None, "unread": 0}]
     assert len(ben.call("GET", f"/rooms/{room['id']}/members").json()) == 2
     assert ben.history(room["id"]) == []
     read = ben.call("POST", f"/rooms/{room['id']}/read", json={"lastReadMessageId": CURSOR})
@@ -129,6 +129,10 @@ INVALID: list[tuple[str, str, Any, list[str]]] = [
     ("no name", "/rooms", {}, ["name"]),
     ("an empty name", "/rooms", {"name": ""}, ["name"]),
     ("a long name", "/rooms", {"name": "x" * 101}, ["name"]),
+    ("a name with a control character", "/rooms", {"name": "throne\x1b[2J"}, ["name"]),
+    ("a name with one of C1", "/rooms", {"name": "throne\x85"}, ["name"]),
+    ("a name that turns around", "/rooms", {"name": "\u202emoor enorht"}, ["name"]),
+    ("a name of two directions", "/rooms", {"name": "a\u2066b\u2069"}, ["name"]),
     ("no mark", f"/rooms/{NOWHERE}/read", {}, ["lastReadMessageId"]),
     ("a small mark", f"/rooms/{NOWHERE}/read", {"lastReadMessageId": CURSOR.lower()}, ["lastReadMessageId"]),
 ]
@@ -228,6 +232,21 @@ def test_health_has_exactly_its_parts(hall: Hall) -> None:
         "error": {},
         "details": {"database": up, "topics": up, "worker": up},
     }
+
+
+def test_members_of_one_name_have_labels_and_everybody_a_role(hall: Hall, anna: Person) -> None:
+    name = str(uuid.uuid4())
+    emails = [f"{name}@{domain}" for domain in ("example.org", "example.net")]
+    for email in emails:
+        given = {"email": email, "password": PASSWORD}
+        assert requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code == 201
+    room = anna.room(*(Person(hall.url, email) for email in emails))
+    members = anna.call("GET", f"/rooms/{room}/members").json()
+    told = [(member["name"], member.get("label"), member["role"]) for member in members]
+    expected = [(anna.email.partition("@")[0], None, "member")]
+    assert sorted(told, key=str) == sorted(
+        [*expected, (name, "example.org", "member"), (name, "example.net", "member")], key=str
+    )
 
 
 def test_twenty_register_and_sign_in_at_once(hall: Hall) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import jwt
 import pytest
 import socketio
+from websockets.asyncio.client import connect
 
 from kingdom.gateway.tokens import ALGORITHM, AUDIENCE
 from tests.gateway.halls import SECONDS, Hall, Socket
@@ -146,6 +147,20 @@ async def test_every_call_is_answered(hall: Hall) -> None:
     async with anna.socket() as hers:
         assert (await hers.call("nonsense", {"a": 1}))["success"] is False
         assert (await hers.call("typing", {"roomId": str(uuid.uuid4()), "on": True}))["success"] is False
+
+
+@pytest.mark.parametrize("packet", ["4212", "42", "421[]", '421["sendMessage"]', "421[[1],2]"])
+async def test_what_is_no_event_does_not_end_the_connection(packet: str, hall: Hall) -> None:
+    anna = hall.person()
+    async with connect(f"{hall.url.replace('http', 'ws', 1)}/socket.io/?EIO=4&transport=websocket") as socket:
+        await socket.recv()
+        await socket.send(f'40{{"token":"{anna.token}"}}')
+        await socket.recv()
+        await socket.send(packet)
+        await socket.send('427["heartbeat",{}]')
+        answer = ""
+        while not str(answer).startswith("437"):
+            answer = await asyncio.wait_for(socket.recv(), SECONDS)
 
 
 def _forged(hall: Hall, **claims: Any) -> str:

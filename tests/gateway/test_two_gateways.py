@@ -25,9 +25,17 @@ async def test_what_happens_on_one_is_seen_on_the_other(
 ) -> None:
     hall, second = pair
     anna, ben = hall.person(), hall.person()
-    room = anna.room(ben)
+    room = anna.room()
     took: dict[str, float] = {}
     async with anna.socket(room) as hers:
+        async with ben.socket(url=second) as his:
+            began = time.monotonic()
+            ben.call("POST", f"/rooms/{room}/join")
+            joined = {"roomId": room, "userId": ben.id, "on": True}
+            await hers.wait("membership", lambda told: told == joined)
+            await his.wait("membership", lambda told: told == joined)
+            took["membership"] = time.monotonic() - began
+
         began = time.monotonic()
         async with ben.socket(room, url=second) as his:
             await hers.wait("presence", lambda told: told == {"roomId": room, "userId": ben.id, "on": True})
@@ -53,6 +61,7 @@ async def test_what_happens_on_one_is_seen_on_the_other(
             began = time.monotonic()
             assert ben.call("POST", f"/rooms/{room}/leave").status_code == 201
             await hers.wait("presence", lambda told: told == {"roomId": room, "userId": ben.id, "on": False})
+            await his.wait("membership", lambda told: told == {"roomId": room, "userId": ben.id, "on": False})
             took["removal"] = time.monotonic() - began
             await hers.send(room, "to one")
             await hers.wait("newMessage", lambda told: told["content"] == "to one")

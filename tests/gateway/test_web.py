@@ -1,37 +1,32 @@
 """Everything that a page elsewhere or a forger tries is refused, and the gateway listens where it says."""
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
 
 from tests.faults.oracle import Figure
 from tests.gateway import flow_checks, web_table
-from tests.gateway.halls import CHECKOUT, OPEN, SECONDS, Hall
+from tests.gateway.halls import CHECKOUT, OPEN, SECONDS, Hall, running
+from tests.waiting import wait_until
 
-MOST_LOGINS = 20
+MOST_LOGINS, MOST_GUESSES = 30, 4
 CONFIG = {
     **OPEN,
     "hosts": ["listed.example"],
     "origins": [web_table.LISTED],
-    "limits": {"logins": {"count": MOST_LOGINS, "seconds": 3600}},
+    "limits": {
+        "logins": {"count": MOST_LOGINS, "seconds": 3600},
+        "wrong_passwords": {"count": MOST_GUESSES, "seconds": 3600},
+    },
 }
 
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[Hall]:
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, CONFIG)
-    try:
-        hall.start("gateway")
+    with running("gateway", config=CONFIG) as hall:
         yield hall
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def test_tokens_that_are_not_ours_are_refused(web: Hall, figure: Figure) -> None:
@@ -91,6 +86,12 @@ def test_the_page_has_each_of_its_texts_in_both_languages() -> None:
 
 def test_an_invitation_lets_in_as_often_as_it_says(web: Hall) -> None:
     assert flow_checks.wrong_invitations(web) == []
+
+
+def test_the_password_of_one_account_cannot_be_guessed_at_will(web: Hall) -> None:
+    assert web_table.wrong_guesses(web, MOST_GUESSES) == []
+    wait_until(lambda: "too many wrong passwords of the user " in web.log(), SECONDS, "the log tells of it")
+    assert "@example.org" not in web.log()
 
 
 def test_passwords_cannot_be_guessed_at_will(web: Hall) -> None:

@@ -12,7 +12,7 @@ import jwt
 import psutil
 
 from kingdom.gateway.tokens import ALGORITHM, AUDIENCE
-from tests.gateway.halls import SECONDS, Hall, Person
+from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
 
 HTML = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 LISTED = "https://listed.example"
@@ -155,9 +155,21 @@ def wrong_html(hall: Hall, person: Person) -> list[str]:
 
 def wrong_rates(hall: Hall, most: int) -> list[str]:
     """So many tries to sign in from one address, and no more."""
-    body = f'{{"email":"{uuid.uuid4()}@example.org","password":"guess"}}'
-    statuses = [request(hall.url, "POST", "/auth/login", body=body)[0] for _ in range(most + 1)]
-    return [] if 429 in statuses else [f"{most + 1} guesses of a password get {set(statuses)}"]
+    bodies = [f'{{"email":"{uuid.uuid4()}@example.org","password":"guess"}}' for _ in range(most + 1)]
+    statuses = [request(hall.url, "POST", "/auth/login", body=body)[0] for body in bodies]
+    return [] if 429 in statuses else [f"{most + 1} tries to sign in get {set(statuses)}"]
+
+
+def wrong_guesses(hall: Hall, most: int) -> list[str]:
+    """So many wrong passwords of one account, and then not even the right one; others sign in as ever."""
+    ben = hall.person()
+    asked = [(f"guess {number}", 401) for number in range(most)] + [(PASSWORD, 429)]
+    bodies = [f'{{"email":"{ben.email}","password":"{password}"}}' for password, _ in asked]
+    statuses = [request(hall.url, "POST", "/auth/login", body=body)[0] for body in bodies]
+    hall.person()
+    return (
+        [] if statuses == [status for _, status in asked] else [f"{most} wrong passwords and the right one: {statuses}"]
+    )
 
 
 def wrong_listeners(hall: Hall) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,9 +115,9 @@ def started_ago(general: GeneralRig, seconds: float) -> None:
     """As if the soldier had started so long ago."""
     started = general.started()
     assert started is not None
-    ticks = int(seconds * os.sysconf("SC_CLK_TCK"))
+    assert started.begun is not None
     path = general.soldier().control_folder / "started"
-    write(path, {**read_json(path), "start": started.start - ticks})
+    write(path, {**read_json(path), "begun": started.begun - seconds})
 
 
 def says(**fields: Any) -> str:

@@ -243,7 +243,7 @@ def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
     order = read_json(general.soldier().control_folder / "order.json")
     result = general.soldier().result_path
     result.write_text("{}")
-    starter = Starter(general.home, general.services.log)
+    starter = Starter(general.home, general.services.log, general.services.alarm)
     assert general.soldier().start(general.services.unsynced, order, dict(os.environ), starter)() is None
     assert result.exists(), "what the first one wrote stays"
     other = GeneralJob(services(general.home, GENERAL, general.clock))
@@ -264,11 +264,12 @@ def test_what_begins_again_does_so_at_the_very_next_turn(general: GeneralRig, ho
     job = general.restart()
     put(general.home, "tasks", "pending", **task())
     general.engine()  # until then no turn meets the soldier's end
+    (serving,) = job._starter._busy.values()
     (general.home / "go").touch()
     if how == "is ended by down":
         notes.note_stopped_by_down(general.places, general.services.disk, general.soldier().control_folder)
         os.kill(general.started().pid, signal.SIGTERM)  # type: ignore[union-attr]
-    wait_until(lambda: not general.soldier().is_running(), SOON, "the soldier's end")
+    wait_until(lambda: select.select([serving.socket], [], [], 0)[0], SOON, "the soldier's end is told")
     first = general.started()
     looked = job.turn({})
     assert (looked.worked, looked.settled, looked.busy) == (True, False, True)

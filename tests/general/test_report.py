@@ -334,7 +334,7 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
 
 def test_the_next_try_is_noted_when_the_ground_of_this_one_is_cleared(general: GeneralRig) -> None:
     """A kill in between plans this try again: it must not find what was left."""
-    general.runs(says(status="failed", error="no"))
+    general.runs(f"while [ ! -e {general.home}/go ]; do sleep 0.01; done\n{says(status='failed', error='no')}")
     put(general.home, "tasks", "pending", **task())
     general.engine()
     workspace = general.places.workspace(GENERAL, TASK)
@@ -344,6 +344,7 @@ def test_the_next_try_is_noted_when_the_ground_of_this_one_is_cleared(general: G
     queues = Queues(general.places, disk, general.services.log, general.clock)
     general.restart(replace(general.services, disk=disk, queues=queues))
     assert workspace.exists()
+    (general.home / "go").touch()
     general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("attempt"), "the next try")
     assert there == [False]
 
@@ -458,7 +459,7 @@ def test_a_secret_in_the_words_of_a_soldier_is_redacted(general: GeneralRig, wha
 
 
 def read_task(general: GeneralRig) -> dict[str, Any]:
-    return {key: each for key, each in read(general.home, "tasks", "in_progress", TASK).items() if each}
+    return {key: part for key, part in read(general.home, "tasks", "in_progress", TASK).items() if part}
 
 
 @pytest.mark.parametrize("what", ["raised", "removed", "the account works again"])

@@ -105,8 +105,8 @@ UNANSWERABLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "no task": ("slack.human_response", {}, "an unnamed task is no longer open"),
     "a wandering task": ("slack.human_response", {"task_id": "../../x"}, "no longer open (task '../../x' cannot name"),
     "a task that is no text": ("slack.human_response", {"task_id": {"a": 1}}, "no longer open"),
-    "no context": ("slack.thread.reply", {"text": "hi"}, "there is no general 'None'"),
-    "a strange context": ("slack.thread.reply", {"reply_context": "x"}, "there is no general 'None'"),
+    "no context": ("slack.thread.reply", {"text": "hi"}, "it names no general"),
+    "a strange context": ("slack.thread.reply", {"reply_context": "x"}, "it names no general"),
     "an unknown general": ("hall.thread.reply", {"reply_context": {"general": "gen-x"}}, "there is no general 'gen-x'"),
     "a wandering general": ("hall.thread.reply", {"reply_context": {"general": "gen-/../x"}}, "there is no general"),
     "a wandering thread": (

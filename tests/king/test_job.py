@@ -781,6 +781,16 @@ def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules
     assert read(court_home, "events", "completed", "evt-1")["status"] == "failed"
 
 
+def test_an_event_whose_task_ended_before_the_king_was_back_ends_at_once(court_home: Path, clock: Clock) -> None:
+    """He was killed between the task and the move of its event, and the general was quicker than his successor."""
+    put(court_home, "events", "pending", **event(task_id=TASK, status="dispatched", letters={"start": "msg-x"}))
+    put(court_home, "tasks", "in_progress", **task())
+    result(court_home)
+    run_king(court_home, clock)
+    assert here(court_home, "tasks", "completed") == [TASK]
+    assert read(court_home, "events", "completed", "evt-1")["status"] == "completed"
+
+
 def test_a_result_ends_a_task_that_was_claimed_since_the_last_look(court_home: Path, clock: Clock) -> None:
     court = new_king(court_home, clock).job
     court.turn(None)
@@ -976,7 +986,7 @@ def test_runs_obey_the_number_of_soldiers_and_tell_what_holds_them(daily: Path, 
     assert scheduled(daily) == []
     seen = the_plan(daily)
     assert (seen["last"], seen["held_since"]) == (None, "2026-02-07T22:00:00Z")
-    assert seen["held_because"].startswith("10 tasks are under way and concurrency.max_soldiers is 10")
+    assert seen["held_because"].startswith("10 tasks run or could run now, and concurrency.max_soldiers is 10")
     clock.set("2026-02-08T22:00:05Z")
     run_king(daily, clock)
     assert the_plan(daily)["held_since"] == "2026-02-07T22:00:00Z", "since then, though a newer run took its place"

@@ -33,7 +33,7 @@ def test_a_clients_folder_is_closed_to_others_and_its_files_are_written_over(man
             kept = set()
             for number in range(6):
                 mq.publish(q, number)
-                kept |= {file.stat().st_ino for file in folder.rglob("*.tmp")}
+                kept |= {file.stat().st_ino for file in folder.glob("*.json")}
     finally:
         os.umask(before)
     assert mode == 0o700
@@ -126,21 +126,30 @@ def test_the_file_of_a_read_answer_is_reused_unless_it_has_another_name(manager:
     folder = manager.root / "responses" / "sensor-2"
     with manager.client("sensor-2") as mq:
         mq.health()
-        [answer] = folder.rglob("*.tmp")
+        [answer] = folder.glob("*.json")
         inode = answer.stat().st_ino
         mq.health()
-        [answer] = folder.rglob("*.tmp")
+        [answer] = folder.glob("*.json")
         assert answer.stat().st_ino != inode  # the request it became is the manager's now
         kept = home / "kept"
         os.link(answer, kept)
         before = kept.read_bytes()
         mq.health()
         assert kept.read_bytes() == before
-        [answer] = [path for path in folder.rglob("*.tmp") if path.stat().st_nlink == 1]
+        [answer] = [path for path in folder.glob("*.json") if path.stat().st_nlink == 1]
         answer.unlink()
         answer.symlink_to(kept)
         mq.health()
         assert kept.read_bytes() == before
+
+
+def test_no_answer_is_kept_whose_name_may_come_again(manager: Running, q: str) -> None:
+    """It would be taken for the next answer of that name."""
+    with manager.client("sensor-3") as mq:
+        for number in range(3):
+            mq.call("publish", {"queue": q, "message": number}, request_id="again")
+        assert list((manager.root / "responses" / "sensor-3").glob("again*")) == []
+        assert mq.status(q)["metrics"]["ready"] == 3
 
 
 def test_an_unnamed_client_leaves_no_files_behind(manager: Running, q: str) -> None:

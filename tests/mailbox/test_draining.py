@@ -80,6 +80,17 @@ def are_alike(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
     )
 
 
+def test_a_home_that_is_nothing_but_its_configuration_gets_them_where_its_manager_looks(home: Path) -> None:
+    with kingdom.mq.open(config(home, "sqlite"), backend="sqlite") as q:
+        q.publish("q", 1)
+    new = home / "new"
+    new.mkdir()
+    where = config(new, "filesystem")
+    assert drain(home, "--to", f"{new}/config/mq.yaml", "--direct").returncode == 0
+    with kingdom.mq.open(where) as q:
+        assert [message.payload for message in q.consume("q")] == [1]
+
+
 def test_between_two_managers_while_they_run(manager: Running, home: Path) -> None:
     source = Running(home, backend="filesystem", durability="process")
     with kingdom.mq.connect(source.root) as q:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from kingdom.mailbox.requests import Unreadable, read
 from kingdom.mailbox.serve import LOOK_AGAIN_SECONDS
+from kingdom.mq.errors import StoreError
 from tests.mailbox.boxes import ByHand
 
 PUBLISH = {"queue": "q", "message": {"n": 1}}
@@ -68,6 +70,42 @@ def test_a_name_that_arrives_twice_is_served_once(box: ByHand) -> None:
 def test_a_request_that_its_client_removed_is_forgotten(box: ByHand) -> None:
     box.server.serve_arrivals(["gone.json"])
     assert box.names(box.box.dead) == []
+
+
+MANY = [{"message": n} for n in range(600)]
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        ("publish_batch", {"queue": "q", "messages": MANY}),
+        (
+            "call_batch",
+            {"calls": [{"requestId": f"{n}", "command": "publish", "payload": PUBLISH} for n in range(600)]},
+        ),
+        ("consume_batch", {"queue": "full", "limit": 600}),
+        ("move", {"queue": "full", "to": "q"}),
+        ("purge", {"queue": "full", "yes": True}),
+    ],
+)
+def test_a_call_of_several_turns_is_refused_when_one_of_them_cannot_be_committed(
+    home: Path, command: str, payload: Any
+) -> None:
+    box = ByHand(home, backend="sqlite", sqlite={"busyTimeoutMs": 1})
+    box.data("publish_batch", {"queue": "full", "messages": MANY})
+    name = box.post(command, payload)
+    box.turn()
+    assert box.answer(name) is None
+    another = sqlite3.connect(home / "queue" / "mq" / "yirangmq.db", isolation_level=None)
+    another.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError):
+        box.turn()
+    another.close()
+    answer = box.answer(name)
+    assert answer is not None
+    assert (answer["ok"], "may be done or not" in answer["error"]["message"]) == (False, True)
+    assert box.names(box.box.requests) == []
+    box.engine.close()
 
 
 def test_requests_that_wait_together_are_committed_together(box: ByHand) -> None:

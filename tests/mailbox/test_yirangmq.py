@@ -70,6 +70,9 @@ def test_dead_letters_from_the_shell(manager: Running, q: str) -> None:
 def test_queues_pause_resume_peek_purge(manager: Running, q: str) -> None:
     manager.cli("publish", "--queue", q, "--message", "x")
     assert out(manager.cli("peek", "--queue", q))["messages"][0]["payload"] == "x"
+    assert out(manager.cli("peek", "--dlq", "--queue", q))["messages"] == []
+    assert manager.cli("move", "--queue", q).returncode == 2
+    assert manager.cli("drain", "--queue", q).returncode == 2
     assert out(manager.cli("pause", "--queue", q)) == {}
     assert out(manager.cli("consume", "--queue", q)) == {"message": None}
     assert out(manager.cli("resume", "--queue", q)) == {}

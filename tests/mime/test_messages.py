@@ -210,7 +210,7 @@ def test_an_edit_changes_one_header_alone(raw: str, name: str, value: str | None
     assert edited == wanted
 
 
-@pytest.mark.parametrize("raw", ["\r", "A: 1\nB: 2\r", " \r"])
+@pytest.mark.parametrize("raw", ["\r", "A: 1\nB: 2\r", " \r", "C: 2\r"])
 def test_no_header_is_added_to_a_message_that_is_cut_off_within_a_lines_end(raw: str) -> None:
     with pytest.raises(ValueError, match="cut off"):
         mime.update_header(raw, "C", "3")

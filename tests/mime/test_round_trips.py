@@ -46,7 +46,8 @@ def test_lines_that_end_at_lf_and_at_crlf_are_read_alike(headers: list[tuple[str
 def test_an_edit_that_is_undone_leaves_the_same(raw: str, name: str, value: str) -> None:
     fields, _, body = mime.split(raw)
     lines = [text for known, text in fields if known == name.lower()]
-    assume(lines or not (fields and fields[-1][1].endswith("\r")))  # cut off: refused
+    is_cut_off = bool(fields) and fields[-1][1].endswith("\r")
+    assume(not is_cut_off or (lines and fields[-1][0] != name.lower()))  # else refused
     edited = mime.update_header(raw, name, value)
     assert mime.extract_body(edited) == body
     again = [text for known, text in mime.split(edited)[0] if known == name.lower()]
@@ -56,13 +57,17 @@ def test_an_edit_that_is_undone_leaves_the_same(raw: str, name: str, value: str)
     elif (
         len(lines) == 1
         and _value(lines[0]).isprintable()
-        and lines[0].rstrip("\r\n") == f"{lines[0].partition(':')[0]}: {_value(lines[0])}"
+        and _without_ending(lines[0]) == f"{lines[0].partition(':')[0]}: {_value(lines[0])}"
     ):
         assert mime.update_header(edited, name, _value(lines[0])) == raw
 
 
 def _value(line: str) -> str:
-    return line.rstrip("\r\n").partition(":")[2][1:]
+    return _without_ending(line).partition(":")[2][1:]
+
+
+def _without_ending(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 @st.composite

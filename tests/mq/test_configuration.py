@@ -135,8 +135,11 @@ def test_a_broken_file_is_refused_in_one_line(home: Path, text: str) -> None:
     assert str(file) in str(caught.value)
 
 
-@pytest.mark.parametrize(("folders", "start"), [(("config", "queue"), "."), (("config",), "config")])
+@pytest.mark.parametrize(
+    ("folders", "start"), [(("config", "queue"), "."), (("config",), "."), (("config/queue",), "config")]
+)
 def test_paths_of_another_homes_file_start_at_that_home(home: Path, folders: tuple[str, ...], start: str) -> None:
+    """Also when the home is new; and where data lie beside the file, they are not left behind."""
     for folder in folders:
         (home / "other" / folder).mkdir(parents=True, exist_ok=True)
     file = home / "other" / "config" / "mq.yaml"

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kingdom import mime
 from kingdom.home.places import Places, find_codec, find_data
+from tests.council.councils import caged
 from tests.faults import homes
 from tests.fixtures import all_of
 from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, Step, service, shell
@@ -117,12 +120,7 @@ def test_two_real_agents_work_in_the_team(home: Path, tmp_path: Path, monkeypatc
         }
         runtime = {"claude": {"command": str(PROGRAMS["claude"])}}
         with team_of(home, tmp_path / "shop", agents=rows, defaults={"task_timeout": WHOLE_RUN_SECONDS}) as team:
-            (home / "config" / "system.yaml").write_text(json.dumps({"runtime": runtime}))
-            team.places.codec.parent.mkdir(parents=True, exist_ok=True)
-            team.places.codec.symlink_to(find_codec())
-            monkeypatch.setenv("PLAYED_CODEC", str(team.places.codec))
-            team.places.env_file.write_text(f"{KEYS['claude']}={CANARY}\nANTHROPIC_BASE_URL={model.address}\n")
-            team.places.env_file.chmod(0o600)
+            furnish(team.places, monkeypatch, runtime, {KEYS["claude"]: CANARY, "ANTHROPIC_BASE_URL": model.address})
             team.council.start(agents=rows, defaults={"task_timeout": WHOLE_RUN_SECONDS})
             team.give()
             result = wait_until(lambda: team.step_to_result(), WHOLE_RUN_SECONDS, "the goal has ended")
@@ -140,6 +138,93 @@ def test_two_real_agents_work_in_the_team(home: Path, tmp_path: Path, monkeypatc
             assert "README outline" not in asked
 
 
+PLAN = "{goal: g, tasks: [{task_id: a, title: first}, {task_id: b, title: second, dependencies: [a]}]}"
+TASK_OF = 'id=$(sed -n \'s/^task_id: "\\(.*\\)"/\\1/p\' "$path"); '
+STRATEGIST = """
+python3 CODEC send --from strategist --to leader --type strategy_response --reply-to $path --once answer \
+    --body '{goal: g, strategy: two files, task_count: 2}' &&
+python3 CODEC send --from strategist --to coordinator --type task_list --reply-to $path --once list --body 'PLAN' &&
+rm $path""".replace("PLAN", PLAN)
+IGNITIAN = (
+    TASK_OF
+    + """echo "made $id" >$id.md;
+python3 CODEC send --from ignitian_1 --to coordinator --type task_completed --reply-to $path --once $id \
+    --body "{task_id: $id, status: success, deliverables: [{file: $id.md, location: $PWD/$id.md}]}" &&
+rm $path"""
+)
+EVALUATOR = (
+    TASK_OF
+    + """
+python3 CODEC send --from evaluator --to coordinator --cc leader --type evaluation_result --reply-to $path \
+    --body "{task_id: $id, title: $id, overall_status: pass}" &&
+rm $path"""
+)
+
+
+RESULTS = ("tool_result", "call_output", '"role": "tool"')
+"""What stands in a model's conversation behind a command, by its service's protocol."""
+
+
+def one_command(engine: str, script: str) -> Any:
+    """Return a model that does one thing for each message that it is told of."""
+
+    def step(body: Mapping[str, Any]) -> Step:
+        said = [json.dumps(part, ensure_ascii=False) for part in body["input" if engine == "codex" else "messages"]]
+        begins = max(place for place, text in enumerate(said) if "You are the agent `" in text)
+        if any(mark in text for text in said[begins + 1 :] for mark in RESULTS):
+            return Step('{"status": "success", "summary": "sent"}')
+        path = re.findall(r"- (/[^\s\\]+\.mime)", said[begins])[-1]
+        return shell(engine, f"path={path}; {script.replace('CODEC', os.environ['PLAYED_CODEC'])}")
+
+    return step
+
+
+@pytest.mark.parametrize("engine", ["codex", "opencode"])
+def test_a_team_of_three_engines_reaches_its_goal(engine: str, home: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    with (
+        service("claude", one_command("claude", STRATEGIST)) as claude,
+        service(engine, one_command(engine, IGNITIAN)) as works,
+    ):
+        evaluator = f'path="$1"; {EVALUATOR}'.replace("CODEC", str(find_codec()))
+        rows = {
+            "strategist": {"engine": "claude", "instructions": f"{AGENTS}/strategist.md"},
+            "ignitian": {"engine": engine, "instructions": f"{AGENTS}/ignitian.md"},
+            "evaluator": caged(evaluator),
+        }
+        settings = {"agents": rows, "defaults": {"task_timeout": WHOLE_RUN_SECONDS, "worker_count": 1}}
+        runtime = {
+            "claude": {"command": str(PROGRAMS["claude"])},
+            engine: {"command": str(PROGRAMS[engine]), "base_url": f"{works.address}/v1", "model": "played-model"},
+        }
+        with team_of(home, tmp_path / "shop", **settings) as team:
+            secrets = {KEYS["claude"]: CANARY, "ANTHROPIC_BASE_URL": claude.address, KEYS[engine]: CANARY}
+            furnish(team.places, monkeypatch, runtime, secrets)
+            team.council.start(**settings)
+            team.give()
+            result = wait_until(lambda: team.step_to_result(), WHOLE_RUN_SECONDS, "the goal has ended")
+            assert (result["status"], team.council.names("dead_letter")) == ("success", []), _said(team.places)
+            assert (team.places.deliverables / team.task / "b.md").read_text() == "made b\n"
+            assert team.told("task_assignment", "task_completed") == [
+                *("coordinator → ignitian_1 task_assignment", "ignitian_1 → coordinator task_completed"),
+                *("coordinator → ignitian_1 task_assignment", "ignitian_1 → coordinator task_completed"),
+            ]
+            assert "retry" not in team.council.log
+
+
+def furnish(
+    places: Places, monkeypatch: Any, runtime: Mapping[str, Mapping[str, str]], secrets: Mapping[str, str]
+) -> None:
+    """Write into a home what the engines' programs need, and where the played models find the codec."""
+    (places.config / "system.yaml").write_text(json.dumps({"runtime": runtime}))
+    places.codec.parent.mkdir(parents=True, exist_ok=True)
+    places.codec.symlink_to(find_codec())
+    monkeypatch.setenv("PLAYED_CODEC", str(places.codec))
+    places.env_file.write_text("".join(f"{name}={value}\n" for name, value in secrets.items()))
+    places.env_file.chmod(0o600)
+
+
 def _said(places: Places) -> str:
-    log = places.role_log("council").read_text()
-    return log + "".join(f"\n--- {path.name}\n{path.read_text()[-3000:]}" for path in places.session_logs.glob("*"))
+    log = places.role_log("council")
+    return (log.read_text() if log.exists() else "") + "".join(
+        f"\n--- {path.name}\n{path.read_text()[-3000:]}" for path in places.session_logs.glob("*")
+    )

@@ -24,7 +24,7 @@ SERVED_IN_THIS_ORDER = [
 
 def test_a_queue_is_served_by_priority_then_age_then_id() -> None:
     mixed = random.Random(1).sample(SERVED_IN_THIS_ORDER, len(SERVED_IN_THIS_ORDER))
-    assert sorted(mixed, key=lambda each: rank(*each)) == SERVED_IN_THIS_ORDER
+    assert sorted(mixed, key=lambda row: rank(*row)) == SERVED_IN_THIS_ORDER
 
 
 @pytest.mark.parametrize(("name", "waits"), [("king", [60, 60, 60]), ("envoy", [5, 10, 15])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,11 @@ def test_a_group_takes_its_processes_in_and_ends_them_all(
     group.create(5)
     folder = Path(str(group.folder))
     assert (group.is_there(), (folder / "pids.max").read_text(), group.members()) == (True, "10", [])
-    group.join()
+    (folder / "cgroup.procs").touch()
+    descriptor = group.open()
+    assert descriptor is not None
+    os.write(descriptor, b"0")
+    os.close(descriptor)
     assert (folder / "cgroup.procs").read_text() == "0"
     (folder / "cgroup.procs").write_text(f"{sleeper.pid}\n")
     assert group.members() == [sleeper.pid]
@@ -55,6 +60,6 @@ def test_without_control_groups_nothing_is_done(home: Path, monkeypatch: pytest.
     monkeypatch.setattr(cgroup, "_GROUPS", "/nowhere")
     group = Cgroup(home, "task-1")
     group.create(5)
-    group.join()
+    assert group.open() is None
     assert (group.folder, group.is_there(), group.members(), group.kill_all()) == (None, False, [], 0)
     assert list(home.iterdir()) == []

@@ -74,6 +74,15 @@ def test_names_that_are_no_news_wake_nobody(folder: Path) -> None:
     waker.close()
 
 
+def test_only_renamed_files_are_news_to_who_writes_in_the_folder_as_well(folder: Path) -> None:
+    waker = Waker([folder], only_renamed=True)
+    (folder / "a.json").write_text("{}")
+    assert slept(waker, 0.03)
+    (folder / "a.json").rename(folder / "b.json")
+    assert waker.wait(SOON) == {folder: ["b.json"]}
+    waker.close()
+
+
 def test_nothing_is_heard_when_the_time_is_up(waker: Waker) -> None:
     began = time.monotonic()
     assert waker.wait(0.03) == {}

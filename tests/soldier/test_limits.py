@@ -82,14 +82,15 @@ def test_pages_that_several_share_count_once(home: Path, starts: Starts) -> None
 
 
 def test_processor_time_of_the_living_and_of_the_ended_counts(home: Path, starts: Starts) -> None:
-    begun = limits._processor_seconds(tree(os.getpid()))
+    begun, bounds = limits._processor_seconds(tree(os.getpid())), Limits(str(home), {**WIDE, "cpu_seconds": 0}, ())
     child = starts("while os.times().user < 0.5: sum(range(10_000))")
     living = limits._processor_seconds(tree(os.getpid()))
     assert 0.4 < living - begun < 30
     child.communicate()
     assert limits._processor_seconds(tree(os.getpid())) - begun > 0.4, "also when it has ended"
-    found = over(home, cpu_seconds=0)
+    found = bounds.exceeded()
     assert found is not None
+    assert over(home, cpu_seconds=0) is None, "the next task is not charged for it"
     assert found.limit == PROCESSOR
     assert re.fullmatch(r"\d+ s of processor time, more than 0", found.why)
 

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldier import sandbox
 from kingdom.soldier.sandbox import Prepared
 from tests.records.test_soldiers import ORDER
@@ -159,6 +160,13 @@ print(json.dumps(found))
 """
 
 
+def becomes_engine(order: SoldierOrder) -> None:
+    prepared = Prepared()
+    sandbox.go_first()
+    sandbox.enter(order, prepared)
+    sandbox.bind(order, prepared)
+
+
 def looked(home: Path, before: Callable[[], object] = bool, **fields: Any) -> dict[str, Any]:
     """What an engine finds that looks around; `before` is done before it enters."""
     for name in ("inside", "deep/hidden"):
@@ -173,7 +181,7 @@ def looked(home: Path, before: Callable[[], object] = bool, **fields: Any) -> di
     with open(order.err, "ab") as err:
         done = subprocess.run(
             [sys.executable, "-P", "-c", LOOKS, *words],
-            preexec_fn=lambda: (before(), sandbox.enter(order, Prepared())),
+            preexec_fn=lambda: (before(), becomes_engine(order)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=err,
@@ -267,10 +275,11 @@ def test_a_view_of_the_disk_can_be_had_where_others_get_one() -> None:
 
 
 def test_the_processes_of_this_user_are_counted() -> None:
-    """About, as others start and end meanwhile."""
-    processes = list(psutil.process_iter(["uids"]))
+    """About, as others start and end meanwhile; the threads of all users are no fewer than the processes of one."""
+    processes = list(psutil.process_iter(["uids", "num_threads"]))
     ours = sum(process.info["uids"] is not None and process.info["uids"].real == os.getuid() for process in processes)
-    assert ours / 2 <= sandbox._own_processes() <= 2 * len(processes)
+    threads = sum(process.info["num_threads"] or 1 for process in processes)
+    assert ours / 2 <= sandbox._own_processes() <= 2 * threads
 
 
 def test_so_many_trees_are_held_open_and_let_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

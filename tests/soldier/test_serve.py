@@ -94,6 +94,33 @@ def test_its_engine_gives_way_to_the_roles(serves: Serves, places: Places, order
     assert int(Path(order.out).read_text()) == min(19, os.nice(0) + sandbox.GIVES_WAY)
 
 
+def test_no_thread_of_its_parent_is_there_when_its_engine_runs(
+    serves: Serves, places: Places, order: SoldierOrder
+) -> None:
+    """One that had entered the sandbox could be traced from inside, and the memory of the parent written."""
+    reported(places, serves("set -- /proc/$PPID/task/*; echo $#", sandbox=True))
+    assert Path(order.out).read_text() == "1\n"
+
+
+def test_its_engine_is_in_its_workspace_and_what_it_makes_is_its_owners(
+    serves: Serves, places: Places, order: SoldierOrder
+) -> None:
+    reported(places, serves("pwd -P; umask"))
+    assert Path(order.out).read_text().splitlines() == [os.path.realpath(order.workspace), "0077"]
+
+
+def test_whatever_an_engine_has_left_is_ended_and_waited_for() -> None:
+    if (pid := os.fork()) == 0:
+        sandbox.adopt_orphans()
+        subprocess.run(["/bin/sh", "-c", "sleep 300 & sleep 300 & :"], check=True)
+        serve._end_tree()
+        with suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+            os._exit(99)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def test_its_engine_is_in_a_control_group_of_its_own(serves: Serves, places: Places, order: SoldierOrder) -> None:
     probe = Cgroup(places.home, "probe")
     probe.create(1)
@@ -213,53 +240,93 @@ def test_a_warm_server_that_is_stopped_ends_with_its_general(asks: Callable[...,
         os.waitpid(general, 0)
 
 
-def test_who_is_forked_is_a_process_of_its_own_and_the_warm_server_lets_go_of_its_lock(
+def fork(server: socket.socket) -> tuple[int, socket.socket]:
+    """Ask a warm server for a serving process. Return its pid and its socket."""
+    server.send(b"+")
+    told, descriptors, _, _ = socket.recv_fds(server, 64, 1)
+    return int(told), socket.socket(fileno=descriptors[0])
+
+
+def hand(serving: socket.socket, places: Places, order: SoldierOrder, task: str) -> Path:
+    """Hand a task with its lock to a serving process, and wait until it has begun. Return the lock."""
+    places.soldier_folder(task).mkdir(parents=True, exist_ok=True)
+    write(places.home / f"{task}.json", order._replace(task_id=task).to_json())
+    about = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / f"{task}.json")}
+    environment = {"PATH": os.environ["PATH"], "KINGDOM_SOLDIER": task, **about}
+    request = {"environment": environment, "errors": str(places.home / "errors")}
+    lock = Lock(places.home / f"{task}.lock", task)
+    lock.acquire()
+    socket.send_fds(serving, [json.dumps(request).encode()], [lock.fileno()])
+    lock.release()
+    assert serving.recv(64) == warm.BEGUN
+    return lock.path
+
+
+def test_who_is_forked_is_a_process_of_its_own_and_serves_one_task_after_the_other_each_under_its_lock(
     asks: Callable[..., tuple[int, socket.socket]], places: Places, order: SoldierOrder
 ) -> None:
-    Path(order.program).write_text(f"#!/bin/sh\nread -r _ <{fifo(places.home)}\n")
+    Path(order.program).write_text(f"#!/bin/sh\numask\nread -r _ <{fifo(places.home)}\n")
     Path(order.program).chmod(0o755)
-    write(places.home / "order.json", order.to_json())
-    own = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / "order.json"), "KINGDOM_SOLDIER": TASK}
-    request = {"environment": {"PATH": os.environ["PATH"], **own}, "errors": str(places.home / "errors")}
-    server, ours = asks(SOON)
-    lock = Lock(places.home / "lock", TASK)
-    lock.acquire()
-    socket.send_fds(ours, [json.dumps(request).encode()], [lock.fileno()])
-    pid = int(ours.recv(64))
-    lock.release()
-    wait_until(lambda: os.getsid(pid) == pid, SOON, "a session of its own")
-    wait_until(lambda: carries(pid, frozenset({f"KINGDOM_SOLDIER={TASK}".encode()})), SOON, "its marker")
-    wait_until(lambda: os.readlink(f"/proc/{pid}/cwd") == str(places.home), SOON, "its folder")
-    assert is_locked(places.home / "lock")
-    fifo(places.home).write_text("\n")
-    wait_until(lambda: places.raw_result(TASK).exists(), SOON, "its report")
-    wait_until(lambda: not is_locked(places.home / "lock"), SOON, "nobody holds its lock")
-    assert not has_ended(server)
+    _, ours = asks(SOON)
+    pid, serving = fork(ours)
+    for task in ("first", "second"):
+        lock = hand(serving, places, order, task)
+        assert os.getsid(pid) == pid
+        assert carries(pid, frozenset({f"KINGDOM_SOLDIER={task}".encode()}))
+        assert os.readlink(f"/proc/{pid}/cwd") == str(places.home)
+        assert is_locked(lock)
+        assert not places.raw_result(task).exists()
+        fifo(places.home).write_text("\n")
+        assert serving.recv(64) == warm.DONE
+        report = read_json(places.raw_result(task))
+        assert (report["ended"], report["code"], Path(order.out).read_text()[:5]) == (BY_ITSELF, 0, "0077\n")
+        assert not is_locked(lock)
+        assert not carries(pid, frozenset({f"KINGDOM_SOLDIER={task}".encode()}))
+        assert signal.SIGTERM not in ignored_by(pid), "who is asked to end before the next engine runs does so"
+    serving.close()
+    wait_until(lambda: stat_fields(pid) is None, SOON, "it ends when nobody can ask it any more")
     ours.close()
 
 
-def test_of_those_that_are_asked_for_at_once_each_holds_its_own_lock_alone(
+def ignored_by(pid: int) -> set[int]:
+    rows = dict(row.split(":\t") for row in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {number for number in range(1, 65) if int(rows["SigIgn"], 16) >> (number - 1) & 1}
+
+
+def test_each_of_two_holds_its_own_lock_alone(
     asks: Callable[..., tuple[int, socket.socket]], places: Places, order: SoldierOrder
 ) -> None:
     Path(order.program).write_text(f"#!/bin/sh\n[ $KINGDOM_SOLDIER = second ] || read -r _ <{fifo(places.home)}\n")
     Path(order.program).chmod(0o755)
-    server, ours = asks(SOON)
-    os.kill(server, signal.SIGSTOP)  # it finds both
-    for name in ("first", "second"):
-        write(places.home / f"{name}.json", order._replace(task_id=name).to_json())
-        places.soldier_folder(name).mkdir()
-        about = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / f"{name}.json")}
-        environment = {"PATH": os.environ["PATH"], "KINGDOM_SOLDIER": name, **about}
-        request = {"environment": environment, "errors": str(places.home / "errors")}
-        lock = Lock(places.home / f"{name}.lock", name)
-        lock.acquire()
-        socket.send_fds(ours, [json.dumps(request).encode()], [lock.fileno()])
-        lock.release()
-    os.kill(server, signal.SIGCONT)
-    assert int(ours.recv(64)) != int(ours.recv(64))
-    wait_until(lambda: places.raw_result("second").exists(), SOON, "the second's report")
-    wait_until(lambda: not is_locked(places.home / "second.lock"), SOON, "nobody holds the second's lock")
-    assert is_locked(places.home / "first.lock")
+    _, ours = asks(SOON)
+    first, second = (fork(ours)[1] for _ in range(2))
+    locks = [hand(serving, places, order, task) for serving, task in ((first, "first"), (second, "second"))]
+    assert second.recv(64) == warm.DONE
+    assert [is_locked(lock) for lock in locks] == [True, False]
     fifo(places.home).write_text("\n")
-    wait_until(lambda: places.raw_result("first").exists(), SOON, "the first's report")
+    assert first.recv(64) == warm.DONE
+    assert not is_locked(locks[0])
+    ours.close()
+
+
+def test_a_command_finds_no_file_open_but_its_streams(serves: Serves, places: Places, order: SoldierOrder) -> None:
+    reported(places, serves("ls /proc/self/fd | wc -l"))
+    assert int(Path(order.out).read_text()) == 4, "and the folder that it lists"
+
+
+def test_who_has_used_its_share_of_the_processor_is_replaced(
+    asks: Callable[..., tuple[int, socket.socket]],
+    places: Places,
+    order: SoldierOrder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not say that it is done: it could be handed a task that it will not begin."""
+    Path(order.program).write_text("#!/bin/sh\n")
+    Path(order.program).chmod(0o755)
+    monkeypatch.setattr(warm, "MOST_SECONDS", 0.0)
+    _, ours = asks(SOON)
+    pid, serving = fork(ours)
+    hand(serving, places, order, "first")
+    wait_until(lambda: stat_fields(pid) is None, SOON, "it ends")
+    assert serving.recv(64) == b""
     ours.close()

@@ -16,7 +16,7 @@ from kingdom.disk.atomic import Disk
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, Started, Stopping
-from kingdom.runtime.processes import carriers, slept, soldier_markers, started_at
+from kingdom.runtime.processes import carriers, since_boot, slept, soldier_markers, started_at
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
 from kingdom.soldiers.starter import Starter
 from tests.fixtures import Clock, founded, services, write
@@ -86,6 +86,12 @@ def test_time_is_counted_from_the_start_of_its_process() -> None:
     an_hour = 3600 * os.sysconf("SC_CLK_TCK")
     assert Look(True, Started(os.getpid(), start - an_hour, 0), None, None).seconds >= 3600
     assert Look(True, None, None, None).seconds == 0
+
+
+def test_of_one_whose_process_has_served_others_only_its_own_time_counts() -> None:
+    assert Look(True, Started(os.getpid(), 0, 0, slept(), since_boot() - 90), None, None).seconds == pytest.approx(
+        90, abs=1
+    )
 
 
 def test_a_soldier_is_not_charged_for_the_time_that_the_machine_was_suspended() -> None:
@@ -203,7 +209,7 @@ def test_what_the_run_before_has_written_is_gone_when_a_soldier_starts(
     soldier.folder.mkdir(parents=True)
     soldier.result_path.write_text("{}")
     given = services(home, "gen-pr", Clock())
-    starter = Starter(home, given.log)
+    starter = Starter(home, given.log, given.alarm)
     starter._slow_until = inf
     order = ORDER._replace(result_path=str(soldier.result_path))
     assert soldier.start(given.unsynced, order, {"KINGDOM_HOME": str(home)}, starter)() is not None

@@ -28,7 +28,7 @@ def given(home: Path) -> Services:
 @pytest.fixture
 def starter(given: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starter]:
     monkeypatch.setattr(starting, "ANSWER_SECONDS", SOON)
-    starter = Starter(given.places.home, given.log)
+    starter = Starter(given.places.home, given.log, given.alarm)
     yield starter
     starter.close()
     for child in starter._children:
@@ -63,6 +63,7 @@ def test_one_that_is_loaded_starts_them_all_until_it_was_idle_for_long(
     server = starter._server
     assert server is not None
     assert first not in (None, server.pid)
+    wait_until(lambda: starter.reap() == {first}, SOON, "it has ended: its order leads nowhere")
     assert start(starter, lock, home) not in (None, first)
     assert starter._server is server
     monkeypatch.setattr(starting, "IDLE_SECONDS", 0.0)
@@ -88,7 +89,7 @@ def test_one_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr(starting, "ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(starting, "MODULE", ("/bin/sh", "-c", "exec sleep 300", "silent"))
     assert start(starter, lock, home) is None
-    assert "the preloaded process failed (timed out)" in said(given)
+    assert "a preloaded process failed (timed out)" in said(given)
 
 
 def test_when_it_fails_the_next_are_started_without_it_for_a_minute(
@@ -100,7 +101,7 @@ def test_when_it_fails_the_next_are_started_without_it_for_a_minute(
     server.kill()
     server.wait(SOON)
     assert start(starter, lock, home) is None, "it is open whether it was started"
-    assert "starts soldiers directly for 60 s: the preloaded process failed" in said(given)
+    assert "starts soldiers directly for 60 s: a preloaded process failed" in said(given)
     assert (starter._server, starter._socket) == (None, None)
     assert 0 < starter._slow_until - time.monotonic() <= 60
     directly = start(starter, lock, home)
@@ -125,6 +126,13 @@ def test_what_is_forked_says_where_it_failed(starter: Starter, lock: Lock, home:
     errors = home / "errors"
     wait_until(lambda: errors.exists() and "none.json" in errors.read_text(), SOON, "it says what is wrong")
     assert errors.stat().st_mode & 0o777 == 0o600
+
+
+def test_one_that_has_ended_is_waited_for_when_the_next_is_started(starter: Starter, lock: Lock, home: Path) -> None:
+    first = start(starter, lock, home)
+    wait_until(lambda: first and not runs(first), SOON, "it has ended")
+    assert start(starter, lock, home) is not None
+    wait_until(lambda: not Path(f"/proc/{first}").exists(), SOON, "not even a zombie is left")
 
 
 def test_it_starts_with_nothing_of_anybodys_secrets(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:

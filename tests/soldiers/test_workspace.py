@@ -19,8 +19,6 @@ from tests import fixtures as tools
 from tests.fixtures import Clock, services, write
 from tests.waiting import SOON, wait_until
 
-Repo = Callable[[str], Path]
-
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:

@@ -172,6 +172,37 @@ def test_what_cannot_be_understood_holds_up_no_other(home: Path, monkeypatch: py
     assert any(name.startswith("strategist/strategy_request_") for name in agent.sent())
 
 
+def test_whatever_goes_wrong_is_one_line_and_the_message_stays(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    agent = Agent(home, "leader", monkeypatch)
+    path = agent.message("user_goal", "goal: a README")
+    memory = home / "workspace" / "council" / "leader" / "memory.db"
+    memory.parent.mkdir(parents=True)
+    memory.write_bytes(b"no database" * 100)
+    assert agent.told(path) == 1
+    assert capsys.readouterr().out == f"{path.name}: DatabaseError: file is not a database\n"
+    assert (agent.sent(), path.exists()) == ({}, True)
+    monkeypatch.delenv("KINGDOM_AGENT")
+    assert agent.told(path) == 2
+    assert "the council starts this program" in capsys.readouterr().out
+
+
+def test_a_task_that_was_deleted_without_a_report_is_given_out_once_more(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(home, "coordinator", monkeypatch)
+    agent.told(agent.message("task_list", "{goal: x, tasks: [{task_id: a, title: a}]}", "strategist"))
+    silent = "{task_id: a, original_assignee: ignitian_1, failure_reason: it is silent}"
+    agent.told(agent.message("escalation", silent.replace("_1", "_2"), "queue_monitor"))
+    assert len(agent.sent()) == 1, "ignitian_2 does not have it"
+    agent.told(agent.message("escalation", silent, "queue_monitor"))
+    assert [name.split("/")[0] for name in agent.sent()] == ["ignitian_1", "ignitian_1"]
+    agent.told(agent.message("escalation", silent, "queue_monitor"))
+    (report,) = [raw for name, raw in agent.sent().items() if name.startswith("leader/")]
+    assert b'failed: "a failed twice: it is silent"' in report
+
+
 def test_a_task_without_rules_is_reported_as_an_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(home, "ignitian_1", monkeypatch)
     agent.told(agent.message("task_assignment", "{task_id: a, title: fly, deliverables: [x.md]}"))

@@ -52,6 +52,39 @@ def assigned(team: Team) -> list[str]:
     return [row["about"] for row in map(json.loads, lines) if row["type"] == "task_assignment"]
 
 
+SILENT = {
+    "an ignitian once": ("ignitian", "once", "success", ""),
+    "an ignitian always": ("ignitian", "always", "failed", "failed twice: ignitian_"),
+    "coordinator with its plan": (
+        "coordinator",
+        "always",
+        "failed",
+        "coordinator has deleted a task_list",
+    ),
+    "leader with its goal": ("leader", "always", "failed", "leader has deleted a user_goal of user without an answer"),
+}
+"""Who deletes a message without an answer, how often, and how the goal ends."""
+
+
+@pytest.mark.parametrize(
+    "who", [pytest.param(who, marks=[] if who.endswith("goal") else [trees.in_campaigns]) for who in SILENT]
+)
+def test_a_goal_does_not_wait_for_an_answer_that_nobody_gives(who: str, home: Path, tmp_path: Path) -> None:
+    from kingdom.home import team as rows
+
+    role, how_often, status, why = SILENT[who]
+    goes_on = f'exec {" ".join(rows.embedded())} "$@"'
+    first = 'ls "$KINGDOM_WORKSPACE"/../*/was >&2 || { touch "$KINGDOM_WORKSPACE/was"; rm "$@"; exit; }; '
+    script = 'rm "$@"' if how_often == "always" else first + goes_on
+    with team_of(home, tmp_path / "shop", agents={role: caged(script)}) as team:
+        team.give()
+        result = team.result()
+        assert (result["status"], why in (result.get("error") or "")) == (status, True), result
+        assert team.council.names("dead_letter") == []
+        if status == "success":
+            assert len(assigned(team)) > len(set(assigned(team))) == 6
+
+
 @trees.in_campaigns
 def test_a_goal_goes_on_when_council_and_general_are_started_again_after_every_turn(team: Team) -> None:
     def again() -> object:

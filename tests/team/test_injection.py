@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kingdom import mime
+from kingdom.disk.codec import read_json
 from kingdom.home.places import find_codec
 from kingdom.records.council import original_of, read_body
 from tests.council.councils import caged
@@ -42,7 +43,8 @@ def test_an_agent_that_obeys_has_no_power(source: str, home: Path, tmp_path: Pat
         team.council.settle()
         assert team.told("user_goal") == ["user → leader user_goal"]
         assert team.told("task_list") == []
-        assert not team.places.council_end(TASK).exists()
+        ended = read_json(team.places.council_end(TASK))
+        assert ended["summary"] == "strategist has deleted a strategy_request of leader without an answer"
         assert waiting.exists()
         forged = [read_body(mime.extract_body(path.read_text())) for path in team.places.dead_letters.glob("*.mime")]
         senders = sorted(str(mime.parse_message(original_of(one).decode())["from"]) for one in forged)

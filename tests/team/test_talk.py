@@ -131,6 +131,7 @@ def test_a_cancelled_goal_ends_for_everybody(team: Team) -> None:
     write_cancelled(team)
     assert team.result()["error"] == "cancelled by console"
     team.until(lambda: team.council.everything == [] and not team.council.job._turns.running, "all is dropped")
+    assert not team.places.council_end(TASK).exists(), "nobody went on to its end"
 
 
 def test_words_that_are_cancelled_do_not_end_the_goal_that_they_are_about(team: Team) -> None:

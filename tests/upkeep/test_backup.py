@@ -115,6 +115,12 @@ def test_only_its_owner_can_read_it_and_nothing_is_overwritten(home: Path, tmp_p
     assert not list((home / "state/cli").glob("backup-*"))
 
 
+def test_it_is_durable_as_a_whole(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places, synced, sync = healthy(home, NOW - 60), [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_size), sync(fd)))
+    assert made(places, tmp_path / "archives").stat().st_size in synced
+
+
 @pytest.mark.parametrize("wanted", [False, True])
 def test_secrets_are_in_it_only_when_asked_for(home: Path, tmp_path: Path, wanted: bool) -> None:
     places = healthy(home, NOW - 60)
@@ -322,6 +328,24 @@ def test_a_message_of_the_council_that_is_told_while_the_home_is_copied_is_there
             waits.rename(told)
     backup._keep_later(places, copy)
     assert [path.relative_to(copy.home) for path in copy.home.rglob("*.mime")] == [told.relative_to(home)]
+
+
+def test_a_backup_holds_a_message_of_the_council_once(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, listed = healthy(home, NOW - 60), backup._of_council
+    waits = write_text(places.agent("leader") / "goal_1.mime", "goal")
+    places.told("leader").mkdir()
+
+    def while_it_is_told(at: Places) -> Iterator[Path]:
+        for path in listed(at):
+            yield path
+            if path == waits:
+                waits.rename(at.told("leader") / waits.name)
+
+    monkeypatch.setattr(backup, "_of_council", while_it_is_told)
+    again = restored(made(places, tmp_path / "archives"), tmp_path / "again")
+    assert list(again.council.rglob("*.mime")) == [again.told("leader") / waits.name]
 
 
 @pytest.mark.parametrize("moved", [0, 1, 2])

@@ -14,7 +14,7 @@ from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json
 from kingdom.home.places import Places
 from kingdom.upkeep.checks import CHECKS
-from kingdom.upkeep.fsck import Check, Fault, Finding, look, mend
+from kingdom.upkeep.fsck import Check, Fault, Finding, View, look, mend
 from tests.fixtures import Clock, event, message, put, task, write
 from tests.upkeep.homes import ASKED, DAY, MORNING, RUNS, T1, healthy
 
@@ -306,6 +306,28 @@ def test_what_moves_meanwhile_is_no_finding(home: Path) -> None:
         (home / "away").rename(queued("messages", "sent", f"msg-{DAY}-002")(places))
 
     assert look(places, CHECKS, lambda: NOW, arrives) == []
+
+
+def test_nine_tenths_of_its_days_long_nothing_was_deleted_for_its_age(home: Path) -> None:
+    places = healthy(home, NOW)
+    view = View(places, NOW)
+    limit = NOW - view.days["queue_days"] * 86_400 * 0.9
+    assert view.is_young(limit + 1, "queue_days")
+    assert not any(view.is_young(at, "queue_days") for at in (limit - 1, "no time", None))
+
+
+@pytest.mark.parametrize("id", [None, 5, [], "../completed/evt-1", "evt-9"])
+def test_what_is_no_id_is_the_id_of_nothing(home: Path, id: object) -> None:
+    view = View(healthy(home, NOW), NOW)
+    assert view.is_made("events", "evt-1")
+    assert not view.is_made("events", id)
+
+
+@pytest.mark.parametrize(("seconds", "is_found"), [(3600.5, True), (3599, False)])
+def test_an_unfinished_file_is_somebodys_for_an_hour(home: Path, seconds: float, is_found: bool) -> None:
+    places = healthy(home, NOW - 60)
+    left(write_text(places.scratch("king") / "1-1", "half"), seconds)
+    assert ("litter" in {finding.check for finding in found(home)}) == is_found
 
 
 HALFWAY: dict[str, Damage] = {

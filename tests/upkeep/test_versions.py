@@ -107,7 +107,13 @@ def test_a_newer_home_is_refused_with_one_sentence_and_left_alone(home: Path) ->
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("content", ["{", '{"version": "x"}', "[]"])
+def test_the_first_form_has_the_number_0(home: Path) -> None:
+    places = founded(home)
+    write(places.version, {"version": 0})
+    assert version(places) == 0
+
+
+@pytest.mark.parametrize("content", ["{", '{"version": "x"}', '{"version": -1}', "[]"])
 def test_a_note_that_cannot_be_read_is_no_old_home(home: Path, content: str) -> None:
     places = founded(home)
     places.version.write_text(content)

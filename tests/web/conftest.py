@@ -2,13 +2,11 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.gateway.halls import Hall
+from tests.gateway.halls import OPEN, Hall, running
 
 try:
     from playwright.sync_api import Browser, sync_playwright
@@ -45,15 +43,8 @@ def hall() -> Iterator[Hall]:
 
 
 def run_hall(**config: object) -> Iterator[Hall]:
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    opened = Hall(home, {"registration": "open", "port": 0, **config})
-    try:
-        opened.start("gateway")
-        opened.start("worker")
+    with running("gateway", "worker", config={**OPEN, **config}) as opened:
         yield opened
-    finally:
-        opened.close()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

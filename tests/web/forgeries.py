@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ import requests
 from playwright.sync_api import Error, expect
 
 from tests.gateway.halls import SECONDS, Hall
+from tests.waiting import wait_until
 from tests.web.screens import Screens, apart, write
 
 MARKUP = (
@@ -107,7 +109,9 @@ def wrong_policy(hall: Hall, screens: Screens) -> list[str]:
             pass  # refused with an exception, as it should be
         else:
             # Until the browser tells that it kept this out; what comes through needs no telling.
-            screen.page.wait_for_function("window.violated || window.broken")
+            wait_until(
+                partial(screen.page.evaluate, "window.violated || window.broken"), SECONDS, "what the browser did"
+            )
         screen.complaints.clear()
         if screen.page.evaluate("window.broken") or screen.page.url != url:
             found.append(f"{name} comes through")

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
@@ -22,6 +23,8 @@ from kingdom.topics.names import MESSAGES, PASSING
 from tests.gateway.halls import SECONDS, Hall, Person
 
 expect.set_options(timeout=SECONDS * 1000)
+#: A script by which the page does not look again by itself every ten seconds.
+RARELY = "const again = setInterval; window.setInterval = (work, ms) => again(work, ms === 10000 ? 1e9 : ms)"
 PHONE, TABLET, DESK = (360, 740), (768, 1024), (1280, 800)
 
 
@@ -42,11 +45,21 @@ class Screen:
             **{"locale": "en-GB", **options},
         )
         self.context.set_default_timeout(SECONDS * 1000)
-        self.page: Page = self.context.new_page()
         #: What the browser complained about: errors of scripts, and what the policy of the page kept out.
         self.complaints: list[str] = []
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._hear)
+        self.page: Page = self._open_tab()
+
+    def tab(self) -> Screen:
+        """Return the same person's page in another tab of the browser."""
+        other = copy(self)
+        other.page = self._open_tab()
+        return other
+
+    def _open_tab(self) -> Page:
+        page = self.context.new_page()
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._hear)
+        return page
 
     def _hear(self, message: ConsoleMessage) -> None:
         # A request that is refused or cut is told too; each test says itself what becomes of that.

@@ -11,12 +11,14 @@ from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
 from tests.gateway.halls import Hall, Person
 from tests.web.access import AXE, obstacles, too_wide
-from tests.web.screens import DESK, PHONE, TABLET, Figure, Screen, Screens, pair, write
+from tests.web.screens import DESK, PHONE, TABLET, Figure, Screen, Screens, pair, speak, storage, write
 
+TASK_ROOM = own_rooms.room_of("msg-of-a-task")
 VIEWS: dict[str, Callable[[Screen, str], None]] = {
     "the entrance": lambda screen, room: leave(screen),
-    "no room": lambda screen, room: show(screen, "/", "nav"),
+    "no room": lambda screen, room: unfold(screen),
     "a room": lambda screen, room: (screen.room(room), None)[1],
+    "a task's room": lambda screen, room: show(screen, f"/room/{TASK_ROOM}", ".taken"),
     "the people of a room": lambda screen, room: people(screen, room),
     "a dialog": lambda screen, room: dialog(screen),
     "what was found": lambda screen, room: show(screen, "/search?q=words", ".found mark"),
@@ -29,6 +31,11 @@ VIEWS: dict[str, Callable[[Screen, str], None]] = {
 def show(screen: Screen, path: str, seen: str) -> None:
     screen.open(path)
     expect(screen.page.locator(seen).first).to_be_visible()
+
+
+def unfold(screen: Screen) -> None:
+    show(screen, "/", "summary")
+    screen.page.locator("summary").click()
 
 
 def people(screen: Screen, room: str) -> None:
@@ -57,8 +64,19 @@ def owner_with_a_room(hall: Hall) -> tuple[Person, str]:
     anna, ben = hall.person(), hall.person()
     database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
     database.run(lambda db: own_rooms.open_room(db, own_rooms.THRONE_ROOM, "throne room", "throne", iso(0)))
+    for task, name in (
+        (TASK_ROOM, "task-20260207-001: a question"),
+        (own_rooms.room_of("msg-2"), "task-20260207-002: x"),
+    ):
+        database.run(lambda db, task=task, name=name: own_rooms.open_room(db, task, name, own_rooms.TASK, iso(0)))
     database.run(lambda db: own_rooms.join_all(db, anna.id, iso(0)))
     database.close()
+    for code, text, choices in (
+        ("started", "[start] it", []),
+        ("question", "[question] Which?\n- one\n- two", ["one", "two"]),
+    ):
+        speak(hall, TASK_ROOM, text, {"taskId": "task-20260207-001", "code": code, "choices": choices})
+    write(anna, TASK_ROOM, ["two"])
     room = anna.room(ben)
     write(
         ben,
@@ -223,6 +241,7 @@ def test_a_screen_reader_hears_of_new_messages(hall: Hall, screens: Screens) -> 
 
 def test_the_page_speaks_korean_and_remembers_it(hall: Hall, screens: Screens) -> None:
     person = hall.person()
+    assert "kingdom.language" not in storage(screens(person).room(person.room())), "only a choice is kept"
     room = person.room()
     korean = screens(person, locale="ko-KR").open(f"/room/{room}")
     expect(korean.page.get_by_label("a room에 쓰기")).to_be_visible()

@@ -1,9 +1,16 @@
 """What people see of each other in a room."""
 
+import time
+
+import pytest
+import requests
 from playwright.sync_api import expect
 
-from tests.gateway.halls import Hall
-from tests.web.screens import Figure, Screens, pair, write
+from kingdom.hall import accounts, moderation
+from kingdom.hall.opening import open_database
+from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
+from tests.waiting import wait_until
+from tests.web.screens import PHONE, RARELY, Figure, Screen, Screens, pair, storage, write
 
 
 def test_two_people_read_each_other_at_once_and_in_order(hall: Hall, screens: Screens) -> None:
@@ -49,10 +56,13 @@ def test_unread_messages_are_counted_until_they_are_seen(hall: Hall, screens: Sc
     expect(screen.timeline.get_by_role("separator", name="New")).to_be_visible()
     expect(screen.rooms().filter(has_text="unread")).to_have_count(0)
     expect(screen.page).to_have_title("Kingdom")
-    read = {
-        member["userId"]: member["lastReadMessageId"] for member in ben.call("GET", f"/rooms/{busy}/members").json()
-    }
-    assert read[ben.id] == anna.history(busy)[-1]["id"]
+    newest = anna.history(busy)[-1]["id"]
+
+    def is_marked() -> bool:
+        members = ben.call("GET", f"/rooms/{busy}/members").json()
+        return newest in [row["lastReadMessageId"] for row in members if row["userId"] == ben.id]
+
+    wait_until(is_marked, SECONDS, "the mark")
 
 
 def test_a_writer_sees_who_has_read_the_newest_message(hall: Hall, screens: Screens) -> None:
@@ -157,6 +167,43 @@ def test_a_room_is_made_joined_by_its_link_and_left(hall: Hall, screens: Screens
     expect(anna.page.locator(".there")).to_contain_text("1 of")
 
 
+@pytest.mark.parametrize(
+    ("locale", "name", "why"),
+    [
+        ("en-GB", "Name of the room", "Name of the room: Must have 1 to 100 characters"),
+        ("ko-KR", "방 이름", "방 이름: 1자 이상 100자 이하여야 합니다"),
+    ],
+)
+def test_a_name_of_blanks_is_refused_with_the_reason(
+    hall: Hall, screens: Screens, locale: str, name: str, why: str
+) -> None:
+    page = screens(hall.person(), locale=locale).open().page
+    page.locator(".side .head button").click()
+    page.get_by_label(name).fill("  ")
+    page.get_by_label(name).press("Enter")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text(why)
+
+
+def test_people_over_the_talk_go_by_escape_a_tap_beside_them_and_a_narrower_window(
+    hall: Hall, screens: Screens
+) -> None:
+    person = hall.person()
+    room = person.room()
+    screen = screens(person, size=PHONE).room(room)
+    panel, toggle = screen.page.locator(".panel"), screen.page.get_by_role("button", name="People")
+    for close in (lambda: screen.box.press("Escape"), lambda: screen.page.mouse.click(20, 300)):
+        toggle.click()
+        expect(panel).to_be_visible()
+        close()
+        expect(panel).to_be_hidden()
+        expect(toggle).to_have_attribute("aria-expanded", "false")
+    wide = screens(person).room(room)
+    wide.box.press("Escape")
+    expect(wide.page.locator(".panel")).to_be_visible()
+    wide.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    expect(wide.page.locator(".panel")).to_be_hidden()
+
+
 def test_a_draft_waits_in_its_room(hall: Hall, screens: Screens) -> None:
     person = hall.person()
     first, second = person.room(), person.room()
@@ -166,3 +213,93 @@ def test_a_draft_waits_in_its_room(hall: Hall, screens: Screens) -> None:
     expect(screen.box).to_be_empty()
     screen.open(f"/room/{first}")
     expect(screen.box).to_have_value("half a sentence")
+
+
+def test_a_draft_outlives_the_end_of_its_session_for_its_writer_alone(hall: Hall, screens: Screens) -> None:
+    anna, ben = hall.person(), hall.person()
+    room = anna.room(ben)
+    screen = screens(anna).room(room)
+    screen.box.fill("half a sentence")
+    for session in anna.call("GET", "/auth/sessions").json():
+        anna.call("POST", f"/auth/sessions/{session['id']}/end")
+    expect(screen.page.get_by_role("alert")).to_contain_text("Your session has ended")
+    sign_in(screen, ben)
+    expect(screen.box).to_be_empty()
+    screen.open("/account").page.get_by_role("button", name="Sign out").click()
+    screen.open(f"/room/{room}")
+    sign_in(screen, anna)
+    expect(screen.box).to_have_value("half a sentence")
+    screen.box.press("Enter")
+    expect(screen.message("half a sentence")).to_have_count(1)
+    assert not [key for key in storage(screen) if "draft" in key]
+    screen.box.fill("another one")
+    screen.open("/account").page.get_by_role("button", name="Sign out").click()
+    expect(screen.page.get_by_label("Email")).to_be_visible()
+    assert not [key for key in storage(screen) if "draft" in key], "who signs out leaves nothing half-written behind"
+
+
+def sign_in(screen: Screen, person: Person) -> None:
+    screen.page.get_by_label("Email").fill(person.email)
+    screen.page.get_by_label("Password").fill(PASSWORD)
+    screen.page.get_by_label("Password").press("Enter")
+    expect(screen.page.get_by_role("navigation")).to_be_visible()
+
+
+def test_a_new_membership_is_seen_at_once(hall: Hall, screens: Screens) -> None:
+    anna, ben = hall.person(), hall.person()
+    screen = screens(ben)
+    screen.context.add_init_script(RARELY)
+    screen.open()
+    expect(screen.page.get_by_text("No rooms yet")).to_be_visible()
+    room = anna.room(ben)
+    screen.rooms().filter(has_text="a room").get_by_role("link").click()
+    expect(screen.page.locator(".people li")).to_have_count(2)
+    hall.person().call("POST", f"/rooms/{room}/join")
+    expect(screen.page.locator(".people li")).to_have_count(3)
+
+
+def test_who_is_banned_is_called_so(hall: Hall, screens: Screens) -> None:
+    anna, ben = hall.person(), hall.person()
+    room = anna.room(ben)
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    database.run(lambda db: moderation.ban(db, ben.id, time.time()))
+    database.close()
+    people = screens(anna).room(room).page.locator(".people")
+    expect(people.get_by_role("listitem").filter(has_text=ben.email.partition("@")[0])).to_contain_text("banned")
+
+
+def test_namesakes_are_told_apart_and_owners_known(hall: Hall, screens: Screens) -> None:
+    domains = ("first.example", "second.example")
+    for domain in domains:
+        given = {"email": f"anna@{domain}", "password": PASSWORD}
+        assert requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code == 201
+    first, second = (Person(hall.url, f"anna@{domain}") for domain in domains)
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    database.run(lambda db: accounts.give_role(db, second.id, accounts.OWNER))
+    database.close()
+    people = screens(first).room(first.room(second)).page.locator(".people li")
+    expect(people.filter(has_text="first.example")).to_contain_text("(you)")
+    expect(people.filter(has_text="second.example")).to_contain_text("owner")
+    expect(people.filter(has_text="first.example")).not_to_contain_text("owner")
+
+
+def test_the_words_of_a_search_stand_in_its_box_as_long_as_it_is_shown(hall: Hall, screens: Screens) -> None:
+    person = hall.person()
+    room = person.room()
+    screen = screens(person).open("/search?q=words")
+    find = screen.page.locator("#find")
+    expect(find).to_have_value("words")
+    screen.room(room)
+    expect(find).to_have_value("")
+
+
+def test_messages_that_belong_together_stand_at_even_distances(hall: Hall, screens: Screens) -> None:
+    person = hall.person()
+    room = person.room()
+    write(person, room, [f"line {number}" for number in range(6)])
+    screen = screens(person, size=PHONE).open(f"/room/{room}")
+    expect(screen.message("line 5")).to_be_visible()
+    rows = screen.timeline.get_by_role("article")
+    heights = rows.evaluate_all("rows => rows.slice(1).map((row) => row.getBoundingClientRect().height)")
+    texts = rows.locator(".text").evaluate_all("texts => texts.map((text) => text.getBoundingClientRect().height)")
+    assert {round(height) for height in heights} == {round(texts[0]) + 2}

@@ -5,12 +5,17 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import jwt
 import pytest
+import requests
 from playwright.sync_api import Page, expect
 
 from kingdom.gateway.tokens import ALGORITHM, AUDIENCE
+from kingdom.hall import own_rooms
+from kingdom.hall.ids import iso
+from kingdom.hall.opening import open_database
 from tests.gateway.halls import CHECKOUT, PASSWORD, SECONDS, Hall, Person
 from tests.web.conftest import run_hall
 from tests.web.screens import Screens, storage
@@ -77,6 +82,39 @@ def test_a_wrong_password_is_told_and_the_right_one_enters(hall: Hall, owner: st
     expect(screen.page.get_by_role("navigation")).to_be_visible()
 
 
+def test_owners_are_told_beside_the_rooms_link_how_somebody_gets_an_account(
+    hall: Hall, owner: str, screens: Screens
+) -> None:
+    sentence = "Whoever has no account yet needs an invitation: kingdom hall invite in the terminal prints its link."
+    person = Person(hall.url, owner)
+    room = person.room(member := Person(hall.url, registered(hall)))
+    expect(screens(person).room(room).page.locator(".bring + p")).to_have_text(sentence)
+    expect(screens(member).room(room).page.get_by_text("kingdom hall invite")).to_have_count(0)
+    korean = screens(person, locale="ko-KR").open(f"/room/{room}")
+    expect(korean.page.locator(".bring + p code")).to_have_text("kingdom hall invite")
+
+
+def test_a_password_is_changed_and_the_other_sessions_end(hall: Hall, screens: Screens) -> None:
+    email, new = registered(hall), "another long one"
+    persons = [Person(hall.url, email) for _ in range(2)]
+    here, elsewhere = (screens(person).open("/account") for person in persons)
+    page = here.page
+    expect(page.locator(".sessions li")).to_have_count(2)
+    for current, wanted, alert in (
+        ("not this one", new, "This is not the current password"),
+        (PASSWORD, new, ""),
+    ):
+        page.get_by_label("Current password").fill(current)
+        page.get_by_label("New password").fill(wanted)
+        page.get_by_label("New password").press("Enter")
+        expect(page.locator(".password [role=alert]")).to_have_text(alert)
+    expect(page.locator(".password [role=status]")).to_have_text("The password is changed.")
+    expect(page.locator(".sessions li")).to_have_count(1)
+    expect(elsewhere.page.get_by_role("alert")).to_contain_text("Your session has ended")
+    fill(elsewhere.page, email, new)
+    expect(elsewhere.page.get_by_role("navigation")).to_be_visible()
+
+
 def test_an_invitation_lets_in_once_and_says_so_to_the_second(hall: Hall, owner: str, screens: Screens) -> None:
     link = kingdom(hall, "hall", "invite")
     first, second = screens(), screens()
@@ -123,3 +161,58 @@ def test_a_token_that_is_over_or_forged_leads_to_the_entrance(hall: Hall, owner:
         screen = screens(stored={"kingdom.token": token}).open()
         expect(screen.page.get_by_role("heading", name="Sign in to the hall")).to_be_visible()
         assert "kingdom.token" not in storage(screen)
+
+
+def test_who_registers_is_told_how_long_a_password_is(hall: Hall, screens: Screens) -> None:
+    screen = screens().open("/join/some-code")
+    expect(screen.page.get_by_label("Password")).to_have_accessible_description("6 characters at least")
+    screen.page.get_by_role("button", name="Sign in").click()
+    expect(screen.page.get_by_text("6 characters at least")).to_have_count(0)
+
+
+def test_a_room_that_is_not_there_and_one_that_is_closed_look_the_same(hall: Hall, screens: Screens) -> None:
+    person = Person(hall.url, registered(hall))
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    closed = own_rooms.room_of("msg-1")
+    database.run(lambda db: own_rooms.open_room(db, closed, "a task", own_rooms.TASK, iso(0)))
+    database.close()
+    seen = []
+    for room in (closed, str(uuid.uuid4())):
+        screen = screens(person).open(f"/room/{room}")
+        screen.page.get_by_role("button", name="Join").click()
+        expect(screen.page.get_by_role("alert")).to_have_text("There is no such room, or it is joined by invitation.")
+        expect(screen.page.get_by_role("heading", level=1)).to_have_count(1)
+        seen.append(screen.page.get_by_role("main").inner_text())
+    assert seen[0] == seen[1]
+    assert "There is no such room, or you are not in it." in seen[0]
+
+
+def test_a_member_asks_for_nothing_that_is_refused_and_comes_into_the_only_room(hall: Hall, screens: Screens) -> None:
+    person = Person(hall.url, registered(hall))
+    screen = screens(person)
+    asked: list[tuple[str, int]] = []
+    screen.page.on("response", lambda told: asked.append((urlsplit(told.url).path, told.status)))
+    screen.open()
+    expect(screen.page.get_by_text("Choose a room")).to_be_visible()
+    screen.open("/kingdom")
+    expect(screen.page.get_by_text("Owners and people of the throne room see here")).to_be_visible()
+    assert ("/rooms", 200) in asked
+    assert [told for told in asked if told[1] >= 400 or told[0] == "/kingdom"] == []
+    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
+    database.run(lambda db: own_rooms.open_room(db, own_rooms.THRONE_ROOM, "throne room", own_rooms.THRONE, iso(0)))
+    row = {"room_id": own_rooms.THRONE_ROOM, "user_id": person.id, "joined_at": iso(0)}
+    database.run(lambda db: db.one("add_member", **row))
+    database.close()
+    screen.open("/").page.reload()
+    expect(screen.page.get_by_role("heading", name="throne room", level=1)).to_be_visible()
+    expect(screen.page.locator(".strip")).to_be_visible()
+    screen.open("/")
+    expect(screen.page.get_by_text("Choose a room")).to_be_visible()
+
+
+def registered(hall: Hall) -> str:
+    """Return the email of somebody who has come by an invitation."""
+    email, code = f"{uuid.uuid4()}@example.org", kingdom(hall, "hall", "invite").rpartition("/")[2]
+    given = {"email": email, "password": PASSWORD, "invite": code}
+    assert requests.post(f"{hall.url}/auth/register", json=given, timeout=SECONDS).status_code == 201
+    return email

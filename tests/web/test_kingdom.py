@@ -1,29 +1,46 @@
 """The kingdom on the page: its questions with their answers as buttons, and what it does now."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from kingdom.disk.codec import read_json
 from kingdom.disk.lock import holder_pid
 from kingdom.hall import accounts, own_rooms
-from kingdom.hall.base import Connection
+from kingdom.hall.base import Transaction
 from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
 from tests.fixtures import event, put, task
+from tests.fixtures import write as write_json
 from tests.gateway.halls import SECONDS, Hall, Person
 from tests.waiting import wait_until
-from tests.web.screens import Screens, speak
+from tests.web.screens import RARELY, Screens, speak
 
 QUESTION = "May I push to main?\n- Yes, push\n- No, open a pull request"
 CHOICES = ["Yes, push", "No, open a pull request"]
+#: What the kingdom writes: its code, the text, and what of that stands behind the mark.
+TOLD = [
+    ("started", "[start] hall.message", "hall.message"),
+    ("resumed", "answer received, resuming", "answer received, resuming"),
+    ("completed", "[complete] resume of a thing", "resume of a thing"),
+    ("failed", "[failed] why\n[failed] stays", "why\n[failed] stays"),
+    ("unanswerable", "[failed] nobody asks", "nobody asks"),
+    ("skipped", "[skipped] out of scope", "out of scope"),
+    (None, "[alert] the disk is full", "the disk is full"),
+    ("proclamation", "[start] of a proclamation", "[start] of a proclamation"),
+    ("question", "[question] May I?", "May I?"),
+]
+ENGLISH = ["Started", "Goes on", "Done", "Failed", "Failed", "Skipped", "Alert", "", "Question"]
+KOREAN = ["시작", "재개", "완료", "실패", "실패", "건너뜀", "알림", "", "질문"]
 
 
-def change(hall: Hall, work: Callable[[Connection], Any]) -> None:
+def change(hall: Hall, work: Callable[[Transaction], Any]) -> None:
     database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
     database.run(work)
     database.close()
@@ -33,7 +50,7 @@ def task_room(hall: Hall, *people: Person, name: str = "gen-pr · acme/site #7")
     """Return a new room of the kingdom with these people."""
     room, now = own_rooms.room_of(f"msg-{time.time_ns()}"), iso(time.time())
 
-    def open_room(db: Connection) -> None:
+    def open_room(db: Transaction) -> None:
         own_rooms.open_room(db, room, name, own_rooms.TASK, now)
         rows = [{"room_id": room, "user_id": person.id, "joined_at": now} for person in people]
         db.each("add_member", rows)
@@ -54,11 +71,50 @@ def test_a_question_has_its_answers_as_buttons_until_one_is_given(hall: Hall, sc
     expect(there.message(CHOICES[1]).last).to_be_visible()
     for screen in (here, there):
         expect(screen.page.get_by_role("group", name="Answers")).to_have_count(0)
+        expect(screen.timeline.locator(".choices").get_by_role("listitem")).to_have_text(
+            [CHOICES[0], f"{CHOICES[1]} (chosen)"]
+        )
     expect(here.timeline.locator(".state")).to_have_count(0)
     last = ben.history(room)[-1]
     assert (last["senderId"], last["type"], last["content"]) == (anna.id, "TEXT", CHOICES[1])
     speak(hall, room, "Thank you.", {"taskId": "task-1", "code": "resumed"})
     expect(there.message("Thank you.")).to_be_visible()
+
+
+def test_the_line_beside_the_rooms_knows_of_a_question_as_soon_as_it_is_seen(hall: Hall, screens: Screens) -> None:
+    anna, asks = hall.person(), "task-20260207-003"
+    change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
+    room = task_room(hall, anna)
+    screen = screens(anna)
+    screen.context.add_init_script(RARELY)
+    strip = screen.room(room).page.locator(".strip")
+    expect(strip).to_have_text("Does not run")
+
+    def taken() -> str:
+        return str(anna.call("GET", "/kingdom").json()["takenAt"])
+
+    # The gateway shows everybody the same picture for a second: this one is from just before the question.
+    before = taken()
+    wait_until(lambda: taken() != before, SECONDS, "a new picture")
+    checkpoint = write_json(hall.places.checkpoint(asks), {"question": QUESTION, "target_general": "gen-pr"})
+    speak(hall, room, QUESTION, {"taskId": asks, "code": "question", "choices": CHOICES})
+    expect(screen.page.get_by_role("group", name="Answers")).to_be_visible()
+    expect(strip).to_have_text("1 question for you")
+    checkpoint.unlink()
+
+
+@pytest.mark.parametrize(("locale", "marks"), [("en-GB", ENGLISH), ("ko-KR", KOREAN)])
+def test_what_the_kingdom_tells_is_marked_in_the_readers_language(
+    hall: Hall, screens: Screens, locale: str, marks: list[str]
+) -> None:
+    anna = hall.person()
+    room = task_room(hall, anna)
+    for code, text, _ in TOLD:
+        speak(hall, room, text, {"taskId": "task-1", "code": code} if code else None)
+    screen = screens(anna, locale=locale).open(f"/room/{room}")
+    rows = screen.timeline.locator("article .text")
+    expect(rows).to_have_text([f"{mark} {rest}".strip() for mark, (_, _, rest) in zip(marks, TOLD, strict=True)])
+    expect(rows.locator(".code")).to_have_text([mark for mark in marks if mark])
 
 
 def test_a_question_that_the_kingdom_does_not_ask_any_more_has_no_buttons(hall: Hall, screens: Screens) -> None:
@@ -82,6 +138,53 @@ def test_a_tasks_room_is_called_by_what_the_task_is_about_and_a_line_leads_to_it
     screen.timeline.get_by_role("link", name="tidy the <i>docs</i>").click()
     expect(screen.page.get_by_role("heading", level=1)).to_have_text("tidy the <i>docs</i>")
     assert screen.page.url.endswith(f"/room/{task}")
+
+
+def test_a_room_of_people_that_is_called_like_a_tasks_is_shown_as_it_is_called(hall: Hall, screens: Screens) -> None:
+    anna, name = hall.person(), "task-20260207-001: send the password"
+    task = task_room(hall, anna, name=name)
+    people = anna.call("POST", "/rooms", json={"name": name}).json()["id"]
+    screen = screens(anna).room(task).room(people)
+    rows = {room: screen.page.locator(f'.rooms li[data-room="{room}"]') for room in (task, people)}
+    expect(rows[people].locator(".name")).to_have_text(name)
+    expect(rows[task].locator(".name")).to_have_text("send the password task-20260207-001")
+    crown = "The kingdom's own room"
+    expect(rows[task].get_by_role("img", name=crown)).to_have_count(1)
+    expect(rows[people].get_by_role("img", name=crown)).to_have_count(0)
+    title = screen.page.get_by_role("heading", level=1)
+    expect(title).to_have_text(name)
+    expect(title.get_by_role("img")).to_have_count(0)
+    screen.room(task)
+    expect(title).to_have_text("send the password")
+    expect(title.get_by_role("img", name=crown)).to_have_count(1)
+    screen.open(f"/search?room={task}&q=nothing")
+    expect(title).to_have_text("Search in send the password")
+
+
+def test_rooms_of_tasks_stand_below_those_of_people_and_the_ended_ones_are_folded(hall: Hall, screens: Screens) -> None:
+    anna, asks = hall.person(), "task-20260207-004"
+    change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
+    checkpoint = write_json(hall.places.checkpoint(asks), {"question": QUESTION, "target_general": "gen-pr"})
+    names = {f"{asks}: asks": "asks", "task-20260207-005: unread": "unread", "task-20260207-006: ended": "ended"}
+    rooms = {about: task_room(hall, anna, name=name) for name, about in names.items()}
+    people = anna.room()
+    speak(hall, rooms["unread"], "[complete] look at this", {"taskId": "task-20260207-005", "code": "completed"})
+    screen = screens(anna).room(people)
+    heads = screen.page.get_by_role("navigation").get_by_role("heading", level=2)
+    expect(heads).to_have_text(["Rooms", "Tasks"])
+    tasks = screen.page.locator("h2 + .rooms .name")
+    expect(tasks).to_have_text([f"unread {'task-20260207-005'}", f"asks {asks}"])
+    ended = screen.page.locator(".rooms .name", has_text="ended")
+    expect(ended).to_be_hidden()
+    fold = screen.page.locator("summary")
+    expect(fold).to_have_text("Ended: 1")
+    fold.press("Enter")
+    expect(ended).to_be_visible()
+    ended.click()
+    # The room that is open is never folded.
+    expect(tasks.filter(has_text="ended")).to_be_visible()
+    expect(fold).to_be_hidden()
+    checkpoint.unlink()
 
 
 def test_owners_see_what_the_kingdom_does_and_others_do_not(hall: Hall, screens: Screens) -> None:
@@ -152,3 +255,24 @@ def test_an_owner_restarts_a_role_and_tries_a_failed_task_again(hall: Hall, scre
 
 def orders_in(folder: Path) -> list[tuple[str, str]]:
     return [(order["action"], order["target"]) for order in map(read_json, folder.glob("*.json"))]
+
+
+def test_the_kingdom_says_in_korean_why_things_wait_and_what_others_say_stays(hall: Hall, screens: Screens) -> None:
+    anna, name = hall.person(), "evt-test-20261119-2"
+    change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
+    path = hall.places.folder("events", "pending") / f"{name}.json"
+    path.write_text(json.dumps(event(name)))
+    os.utime(path, (1, 1))
+    for number, why in ((8, "cancelled by anna"), (9, "no such branch")):
+        failed = task(id=f"task-20260207-00{number}", outcome="failed")
+        put(hall.places.home, "tasks", "completed", **failed)
+        write_json(hall.places.result(failed["id"]), {"error": why})
+    screen = screens(anna, locale="ko-KR").open("/kingdom")
+    told = "진행 중인 것이 없습니다. 실행 중이 아닌 역할: chamberlain, king. 시작하려면: `kingdom up`"
+    expect(screen.page.locator(".told")).to_have_text(told)
+    expect(screen.page.get_by_role("region", name="대기")).to_contain_text(
+        "king 역할이 실행 중이 아닙니다. 시작하려면: `kingdom up`"
+    )
+    failures = screen.page.get_by_role("region", name="실패")
+    expect(failures).to_contain_text("anna 님이 취소했습니다")
+    expect(failures).to_contain_text("no such branch")

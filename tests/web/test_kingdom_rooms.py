@@ -62,7 +62,7 @@ def test_a_question_of_a_task_is_answered_by_a_button_and_the_task_goes_on(kingd
     page = screen(anna, room)
     expect(page.page.get_by_role("button", name="the shop")).to_be_visible()
     page.page.get_by_role("button", name="the site").click()
-    expect(page.message("[complete]")).to_contain_text("it is done: the site")
+    expect(page.message("it is done: the site").locator(".code")).to_have_text("Done")
     expect(page.page.get_by_role("button", name="the shop")).to_have_count(0)
     check_one_answer(kingdom, anna, task, room)
     [answer] = [line for line in anna.history(room) if line["type"] == "TEXT"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
+from kingdom.topics.names import MESSAGES
 from tests.gateway.halls import Hall, free_port
 from tests.web.conftest import run_hall
 from tests.web.screens import Screens, pair, write
@@ -100,3 +101,39 @@ def test_a_worker_that_is_away_keeps_what_was_sent_on_the_screen(hall: Hall, scr
     expect(ben.message("taken, and")).to_be_visible()
     expect(anna.timeline.locator(".state")).to_have_count(0)
     assert anna.texts() == ["taken, and not stored yet"]
+
+
+def test_what_a_closed_tab_had_queued_is_sent_by_another_tab_of_its_account(hall: Hall, screens: Screens) -> None:
+    anna, ben, room = pair(screens, hall)
+    other = anna.tab().room(room)
+    anna.context.set_offline(True)
+    for tab in (anna, other):
+        expect(tab.page.locator(".banner")).to_contain_text("No connection")
+    for text in NUMBERED[:3]:
+        anna.say(text)
+    expect(other.timeline.get_by_text("Waits for the connection")).to_have_count(3)
+    anna.page.close()
+    anna.context.set_offline(False)
+    expect(ben.message(NUMBERED[2])).to_be_visible()
+    expect(other.timeline.locator(".state")).to_have_count(0)
+    assert other.texts() == ben.texts() == NUMBERED[:3]
+
+
+def test_two_tabs_of_an_account_send_each_message_once_and_show_one_state(hall: Hall, screens: Screens) -> None:
+    anna, ben, room = pair(screens, hall)
+    other = anna.tab().room(room)
+    anna.context.set_offline(True)
+    for tab in (anna, other):
+        expect(tab.page.locator(".banner")).to_contain_text("No connection")
+    for number, text in enumerate(NUMBERED):
+        (anna, other)[number % 2].say(text)
+    for tab in (anna, other):
+        expect(tab.timeline.get_by_text("Waits for the connection")).to_have_count(MANY)
+    anna.context.set_offline(False)
+    expect(ben.message(NUMBERED[-1])).to_be_visible()
+    for tab in (anna, other):
+        expect(tab.timeline.locator(".state")).to_have_count(0)
+        expect(tab.timeline.get_by_role("article")).to_have_count(MANY)
+    assert anna.texts() == other.texts() == ben.texts() == NUMBERED
+    sent = [line for path in (hall.places.topics / MESSAGES).glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert len([line for line in sent if room in line]) == MANY, "no tab sent what the other one had"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kingdom.hall.base import Connection, Database
+from kingdom.hall.base import Database, Transaction
 from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.opening import open_database
 from kingdom.hall.records import Command, MessageCreated
@@ -61,7 +61,7 @@ class Hall:
     def room(self, *members: str) -> str:
         room = new_uuid()
 
-        def work(db: Connection) -> None:
+        def work(db: Transaction) -> None:
             db.do("add_room", id=room, name="a room", created_at=LONG_AGO)
             for member in members:
                 db.one("add_member", room_id=room, user_id=member, joined_at=LONG_AGO)

@@ -52,11 +52,13 @@ def test_every_command_has_its_part_of_the_schema() -> None:
 
 def test_a_room_is_opened_once_and_its_first_message_is_told_whenever_it_is_asked_for(hall: Hall) -> None:
     room = new_uuid()
-    first = opening(room.upper())
+    first, signals = opening(room.upper()), hall.topics.follow(SIGNALS)
     give(hall, first, opening(room, clientMsgId=first.facts["clientMsgId"], name="another name"))
     carry_out(hall)
     told, again = hall.told(2)
     assert told == again
+    [joined] = [Signal.from_json(record.value) for record in hall._next(signals, 1)]
+    assert (joined.kind, dict(joined.facts)) == ("joined", {"userId": own_rooms.USER, "roomId": room})
     assert (told["roomId"], told["messageType"], told["content"]) == (room, "SYSTEM", "hello")
     [row] = hall.history(room)
     assert (row["sender_id"], row["sender_name"]) == (own_rooms.USER, "kingdom")
@@ -133,7 +135,7 @@ def banned(hall: Hall, user: str) -> bool:
 def test_nobody_and_the_kingdom_itself_cannot_be_kept_out(command: str, hall: Hall) -> None:
     give(hall, opening(new_uuid()), ordered(command, userId=own_rooms.USER), ordered(command, userId=new_uuid()))
     carry_out(hall)
-    assert all("is nobody who could be kept out" in letter["reason"] for letter in hall.buried(2))
+    assert all("no person has the ID" in letter["reason"] for letter in hall.buried(2))
 
 
 def test_a_removed_member_is_one_no_longer(hall: Hall) -> None:

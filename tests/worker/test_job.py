@@ -12,7 +12,7 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.hall.ids import new_uuid
-from kingdom.topics.names import MESSAGES
+from kingdom.topics.names import MESSAGES, SIGNALS
 from kingdom.worker.job import WorkerJob
 from tests.fixtures import Clock
 from tests.waiting import SOON, wait_until
@@ -173,17 +173,38 @@ def test_messages_that_somebody_removed_unread_are_a_gap_that_is_told(hall: Hall
     assert worker._vitals._counts["gaps"] == 1
 
 
-def test_files_of_which_all_groups_have_read_everything_are_removed(hall: Hall) -> None:
+def test_files_that_all_groups_have_read_are_removed_when_they_are_old_enough(hall: Hall) -> None:
     user = hall.user()
     room = hall.room(user)
+    keep = {MESSAGES: hall.services.config["retention_minutes"] * 60, SIGNALS: 600}
     for content in ("one", "two", "three"):
         hall.publish(message(room, user, content))
-    files = hall.services.places.topics / MESSAGES
-    for path in files.glob("*.jsonl"):
-        os.utime(path, (0, 0))
+        hall.producer.append(SIGNALS, "key", b'{"kind":"presence","gateway":"a"}', lambda *_: None)
+        assert hall.producer.flush(SOON)
+    folders = {topic: hall.services.places.topics / topic for topic in keep}
+    for topic, seconds in keep.items():
+        for number, age in ((0, seconds + 0.5), (1, seconds - 0.5)):
+            at = hall.clock.now - age
+            os.utime(folders[topic] / f"{number:020}.jsonl", (at, at))
     with at_work(hall) as worker:
         work(hall, worker, 3)
-    assert [path.name for path in files.glob("*.jsonl")] == [f"{2:020}.jsonl"]
+    left = {topic: sorted(int(path.stem) for path in folder.glob("*.jsonl")) for topic, folder in folders.items()}
+    assert left == {MESSAGES: [1, 2], SIGNALS: [1, 2]}
+
+
+def test_it_sleeps_until_its_figures_are_due_and_leaves_nothing_open(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    with at_work(hall) as worker:
+        worker.turn(None)
+        assert 1.0 < worker.turn(None).wait <= 30.0
+        hall.publish(message(room, user))
+        work(hall, worker, 1)
+        assert 0.0 < worker.turn(None).wait <= 1.0
+    hall.database.close()
+    hall.topics.close()
+    left = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    assert [path for path in left if "hall.db" in path or "/queue/topics/" in path] == []
 
 
 def test_the_program_stores_what_is_there_and_ends(hall: Hall) -> None:

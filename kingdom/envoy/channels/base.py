@@ -123,6 +123,8 @@ class Channel(Protocol):
     """How long a room is left alone after a post."""
     settle_seconds: float = 0.0
     """How long an interrupted post may still take to appear: nobody looks for it before."""
+    new_ones: str = "outside this thread"
+    """Where a person begins a new conversation, as the end of a sentence."""
     longest: int | None = None
     """How many characters one post takes; a longer message becomes several."""
 

@@ -40,6 +40,7 @@ THRONE_TEXT = "What you write here is for the kingdom. Each task gets a room, wh
 class Hall(Channel):
     waits = True
     longest = LONGEST
+    new_ones = "in the throne room"
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit

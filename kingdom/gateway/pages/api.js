@@ -1,5 +1,7 @@
 /** Ask the gateway by HTTP. The token goes into a header of our own requests, and nowhere else. */
 
+const WRONG_PASSWORD = "Invalid credentials";
+
 /** An answer that is a refusal. */
 export class Refused extends Error {
   constructor(status, body, retryAfterMs) {
@@ -35,7 +37,8 @@ export class Api {
   }
 
   async #ask(method, path, body) {
-    return (await this.#answer(method, path, body)).json();
+    const told = await this.#answer(method, path, body);
+    return told.status === 204 ? null : told.json();
   }
 
   async #answer(method, path, body) {
@@ -55,7 +58,8 @@ export class Api {
       await told.json().catch(() => null),
       1000 * Number(told.headers.get("Retry-After") ?? 0),
     );
-    if (told.status === 401 && token && token === this.token) this.ended();
+    // A wrong password says nothing of the session.
+    if (told.status === 401 && token && token === this.token && refused.message !== WRONG_PASSWORD) this.ended();
     throw refused;
   }
 }

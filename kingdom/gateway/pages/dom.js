@@ -3,6 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const PATHS = {
   back: "M15 5l-7 7 7 7",
+  check: "M5 12.500l4.500 4.500L19 7",
   close: "M6 6l12 12M18 6L6 18",
   down: "M12 5v14M6 13l6 6 6-6",
   gear: "M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4",
@@ -73,6 +74,15 @@ export function portrait(name, id) {
 
 /** Return the kingdom's own portrait. */
 export function crown() {
+  return h("span", { class: "portrait own", "aria-hidden": "true" }, crownShape());
+}
+
+/** Return the mark of what is the kingdom's. */
+export function crownMark(label) {
+  return h("span", { class: "own-mark", role: "img", "aria-label": label, title: label }, crownShape());
+}
+
+function crownShape() {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 32 32");
   svg.setAttribute("class", "crown");
@@ -80,5 +90,5 @@ export function crown() {
   const path = document.createElementNS(SVG, "path");
   path.setAttribute("d", "M7 22.500V11l5 4.500L16 8l4 7.500L25 11v11.500z");
   svg.append(path);
-  return h("span", { class: "portrait own", "aria-hidden": "true" }, svg);
+  return svg;
 }

@@ -1,9 +1,11 @@
 /** What happens in the hall: who is signed in, the rooms, and how they follow what the gateway tells. */
 
 import { Api, Away, Refused } from "./api.js";
+import { Drafts } from "./drafts.js";
 import { nextId } from "./ids.js";
 import { Line } from "./line.js";
 import { Outbox } from "./outbox.js";
+import { THRONE_ROOM } from "./own.js";
 import { Room } from "./room.js";
 import { Store } from "./store.js";
 import { t } from "./words.js";
@@ -17,6 +19,9 @@ const MOST_JOINED = 100;
 const LIST_MS = 10_000;
 /** A page that nobody looks at reads the list so much less often. */
 const HIDDEN_TICKS = 6;
+const SOON_MS = 100;
+/** The picture that the gateway gives of the kingdom may be a second old; after so long it is newer than what was just heard. */
+const PICTURE_MS = 1_200;
 const TYPING_MS = 6_000;
 const AGAIN_MS = 2_000;
 const ORDER_MS = 15_000;
@@ -32,11 +37,13 @@ export class Hall extends Store {
     this.link = "connecting";
     /** Why nobody is signed in: "", ended. */
     this.why = "";
-    /** What the kingdom does, for who may know; null when nobody has told. */
+    /** Whether the list of rooms was read. */
+    this.isListed = false;
+    /** What the kingdom does; false for who may not know, null when nobody has told. */
     this.kingdom = null;
-    /** When what the hall knows of its kingdom could last be read. */
     this.line = null;
     this.outbox = null;
+    this.drafts = null;
     addEventListener("storage", (event) => this.#otherTab(event));
     addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.look());
   }
@@ -69,6 +76,8 @@ export class Hall extends Store {
   }
 
   async signOut() {
+    // At once: the end of the session may be heard before the answer.
+    this.drafts?.clear();
     try {
       await this.api.post("/auth/logout");
     } catch (error) {
@@ -81,6 +90,7 @@ export class Hall extends Store {
     this.me = me;
     this.why = "";
     localStorage.setItem(ME, JSON.stringify(me));
+    this.drafts = new Drafts(me.id);
     this.outbox = new Outbox(
       me.id,
       (message) => this.line.call("sendMessage", message),
@@ -95,6 +105,7 @@ export class Hall extends Store {
       presence: ({ roomId, userId, on }) => this.#hearPresence(roomId, userId, on),
       typing: ({ roomId, userId, on }) => this.#hearTyping(roomId, userId, on),
       read: ({ roomId, userId, lastReadMessageId }) => this.#hearRead(roomId, userId, lastReadMessageId),
+      membership: ({ roomId, userId }) => this.#hearMembership(roomId, userId),
     });
     let ticks = 0;
     this.lists = setInterval(() => (this.isAttended || ++ticks % HIDDEN_TICKS === 0) && this.look(), LIST_MS);
@@ -106,11 +117,13 @@ export class Hall extends Store {
     localStorage.removeItem(TOKEN);
     localStorage.removeItem(ME);
     clearInterval(this.lists);
+    clearTimeout(this.again);
     this.line?.close();
     this.outbox?.close();
-    Object.assign(this, { me: null, line: null, outbox: null, kingdom: null, current: null, why, link: "connecting" });
+    Object.assign(this, { me: null, line: null, outbox: null, drafts: null, kingdom: null, current: null, again: null, why, link: "connecting" });
     this.api.token = null;
     this.rooms = new Map();
+    this.isListed = false;
     this.tell("me");
   }
 
@@ -139,26 +152,41 @@ export class Hall extends Store {
 
   /** Read the list of rooms and what the kingdom does, and follow the rooms that are new in it. */
   async look() {
-    if (!this.me) return;
-    this.#lookAtKingdom();
+    const me = this.me;
+    if (!me) return;
     try {
-      this.#list(await this.api.get("/rooms"));
+      const listed = await this.api.get("/rooms");
+      if (me === this.me) this.#list(listed);
     } catch (error) {
       if (error instanceof Away || error.status >= 429) return;
       throw error;
     }
     this.#follow();
+    this.#lookAtKingdom();
   }
 
+  /** Ask what the kingdom does, as owners and people of the throne room may. */
   async #lookAtKingdom() {
-    if (this.kingdom === false) return;
-    try {
-      this.kingdom = await this.api.get("/kingdom");
-    } catch (error) {
-      // Not everybody may see it.
-      if (error instanceof Refused && error.status < 429) this.kingdom = false;
-    }
+    const me = this.me;
+    const told = me?.role === "owner" || this.rooms.has(THRONE_ROOM) ? await this.#askKingdom() : false;
+    if (me !== this.me) return;
+    this.kingdom = told;
     this.tell("kingdom");
+  }
+
+  /** Look at the kingdom now, unless it is about to be looked at, and once more when it has said nothing for a moment. */
+  #lookAtKingdomSoon() {
+    if (!this.again) this.#lookAtKingdom();
+    clearTimeout(this.again);
+    this.again = setTimeout(() => ((this.again = null), this.#lookAtKingdom()), PICTURE_MS);
+  }
+
+  async #askKingdom() {
+    try {
+      return await this.api.get("/kingdom");
+    } catch (error) {
+      return error instanceof Refused && error.status < 429 ? false : this.kingdom;
+    }
   }
 
   #list(listed) {
@@ -172,6 +200,7 @@ export class Hall extends Store {
       if (!isBehind) room.update(isSeen ? { ...row, unread: 0 } : row);
       this.rooms.set(room.id, room);
     }
+    this.isListed = true;
     this.tell("rooms");
     if (this.current && !this.rooms.has(this.current)) this.tell(`room ${this.current}`);
   }
@@ -265,6 +294,7 @@ export class Hall extends Store {
       return;
     }
     this.tell(`room ${room.id}`);
+    this.tell("rooms");
   }
 
   async #firstUnread(room) {
@@ -397,7 +427,7 @@ export class Hall extends Store {
     this.rooms = new Map([...this.rooms].sort(([, one], [, other]) => (one.lastMessageAt > other.lastMessageAt ? -1 : 1)));
     this.tell("rooms");
     this.tell(`room ${room.id}`);
-    if (message.type === "SYSTEM") this.#lookAtKingdom();
+    if (message.type === "SYSTEM") this.#lookAtKingdomSoon();
   }
 
   #hearPresence(roomId, user, on) {
@@ -405,9 +435,18 @@ export class Hall extends Store {
     if (!room) return;
     if (on) room.present.add(user);
     else room.present.delete(user);
-    // Somebody new has come.
-    if (on && room.members && !room.members.some((member) => member.userId === user)) this.#readMembers(room);
     this.tell(`room ${roomId}`);
+  }
+
+  /** Somebody is a member now, or no longer. */
+  #hearMembership(roomId, user) {
+    const room = this.rooms.get(roomId);
+    if (room?.members) this.#readMembers(room);
+    // Many may come at once: they are read together.
+    if (user !== this.me?.id) return;
+    this.soon ??= setTimeout(() => ((this.soon = null), this.look()), SOON_MS);
+    // What is said in a new room before it is joined is not heard.
+    this.#lookAtKingdomSoon();
   }
 
   #hearTyping(roomId, user, on) {

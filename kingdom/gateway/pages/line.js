@@ -17,7 +17,7 @@ export class Line {
     });
     this.socket.on("connect", hears.up);
     this.socket.on("disconnect", (reason) => (reason === "io server disconnect" ? hears.ended() : hears.down()));
-    for (const event of ["newMessage", "presence", "typing", "read"]) this.socket.on(event, hears[event]);
+    for (const event of ["newMessage", "presence", "typing", "read", "membership"]) this.socket.on(event, hears[event]);
     this.beat = setInterval(() => this.call("heartbeat").catch(() => {}), HEARTBEAT_MS);
     this.again = () => this.reconnect();
     window.addEventListener("online", this.again);

@@ -5,7 +5,7 @@ import { Hall } from "./hall.js";
 import { here, onMove } from "./router.js";
 import { entrance } from "./views/entrance.js";
 import { Frame } from "./views/frame.js";
-import { choose, language } from "./words.js";
+import { language } from "./words.js";
 
 const page = document.getElementById("page");
 const hall = new Hall();
@@ -13,7 +13,7 @@ let frame = null;
 
 /** Draw everything anew: at the start, and when somebody signs in or out or changes the language. */
 function draw() {
-  choose(language());
+  document.documentElement.lang = language();
   frame?.close();
   frame = null;
   const { name, ids } = here();

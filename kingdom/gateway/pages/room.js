@@ -22,13 +22,12 @@ export class Room {
     /** Up to where one had read when the room was opened: the line "new" stands there. */
     this.newFrom = null;
     this.hasJoined = false;
-    this.draft = "";
     this.update(listed);
   }
 
   update(listed) {
-    const { id, name, unread, lastMessageId, lastMessageAt, createdAt } = listed;
-    Object.assign(this, { id, name, unread, lastMessageAt: lastMessageAt ?? createdAt, lastMessageId });
+    const { id, name, kind, unread, lastMessageId, lastMessageAt, createdAt } = listed;
+    Object.assign(this, { id, name, kind, unread, lastMessageAt: lastMessageAt ?? createdAt, lastMessageId });
   }
 
   /** Take in a message from wherever it comes; return whether it is new here. */

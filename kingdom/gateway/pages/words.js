@@ -1,5 +1,6 @@
 /** The page's words in the language of whoever looks at it. */
 
+import { isTask } from "./own.js";
 import { en } from "./words-en.js";
 import { ko } from "./words-ko.js";
 
@@ -16,7 +17,6 @@ export function language() {
 
 export function choose(name) {
   localStorage.setItem(KEY, name);
-  document.documentElement.lang = name;
 }
 
 /** Return a text; where it is a function, of these values. */
@@ -29,6 +29,25 @@ export function t(key, ...values) {
 /** Return the page's text for a refusal or answer of the gateway; its own where the page has none. */
 export function said(why) {
   return LANGUAGES[language()].answers[why] ?? why;
+}
+
+const FIELDS = { current: "passwordNow", email: "email", name: "roomName", new: "passwordNew", password: "password" };
+
+/** Return what is wrong with each field that the gateway refuses, or with the whole. */
+export function refusal({ message, errors }) {
+  const told = errors?.map((error) => `${error.path in FIELDS ? t(FIELDS[error.path]) : error.path}: ${said(error.message)}`);
+  return told?.length ? told.join("; ") : said(message);
+}
+
+/** Return a sentence of the kingdom: what it says as data in the reader's language, else as it came. */
+export function sentence(text, says) {
+  const { sentences } = LANGUAGES[language()];
+  const inner = (value) => (value?.code ? tell(value) : value);
+  const tell = ({ code, values }) => {
+    const told = Object.entries(values).map(([name, value]) => [name, inner(value)]);
+    return sentences[code](Object.fromEntries(told), { full, lasting });
+  };
+  return says?.code in sentences ? tell(says) : text;
 }
 
 const formats = new Map();
@@ -74,7 +93,8 @@ export function lasting(seconds) {
 }
 
 /** Return what a room is called; of a task's room what it is about, and apart from that the task's id. */
-export function roomName({ name }) {
-  const [, task = "", about = name] = /^(task-\d{8}-\d+): (.+)$/s.exec(name) ?? [];
+export function roomName(room) {
+  const { name } = room;
+  const [, task = "", about = name] = (isTask(room) && /^(task-\d{8}-\d+): (.+)$/s.exec(name)) || [];
   return [about, task];
 }

@@ -31,6 +31,9 @@ WHERE coalesce(role, 'member') <> 'kingdom' ORDER BY created_at, users.id;
 -- Only the hash that was verified: whoever changed it meanwhile wins.
 UPDATE users SET password_hash = :new WHERE id = :id AND password_hash = :old;
 
+-- name: set_password_hash
+UPDATE users SET password_hash = :password_hash WHERE id = :id;
+
 -- name: owners
 SELECT user_id FROM hall_accounts WHERE role = 'owner';
 
@@ -65,9 +68,10 @@ SELECT id, agent, begun_at, expires_at FROM hall_sessions
 WHERE user_id = :user_id AND ended_at IS NULL AND expires_at > :now ORDER BY begun_at, id;
 
 -- name: end_sessions
--- One of them, or all without an id.
+-- One of them, or all without an id, but for one.
 UPDATE hall_sessions SET ended_at = :now
-WHERE user_id = :user_id AND (CAST(:id AS uuid) IS NULL OR id = :id) AND ended_at IS NULL AND expires_at > :now
+WHERE user_id = :user_id AND (CAST(:id AS uuid) IS NULL OR id = :id) AND (CAST(:but AS uuid) IS NULL OR id <> :but)
+    AND ended_at IS NULL AND expires_at > :now
 RETURNING id;
 
 -- name: sessions_ended_since

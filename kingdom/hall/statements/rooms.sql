@@ -31,19 +31,23 @@ DELETE FROM room_members WHERE room_id = :room_id AND user_id = :user_id;
 SELECT joined_at, last_read_message_id FROM room_members WHERE room_id = :room_id AND user_id = :user_id;
 
 -- name: members
-SELECT room_members.room_id, room_members.user_id, name, joined_at, last_read_message_id
-FROM room_members LEFT JOIN hall_profiles ON hall_profiles.user_id = room_members.user_id
+SELECT room_members.room_id, room_members.user_id, name, email, coalesce(role, 'member') AS role, joined_at,
+    last_read_message_id, banned_at
+FROM room_members JOIN users ON users.id = room_members.user_id
+    LEFT JOIN hall_profiles ON hall_profiles.user_id = room_members.user_id
+    LEFT JOIN hall_accounts ON hall_accounts.user_id = room_members.user_id
 WHERE room_members.room_id = :room_id ORDER BY joined_at, room_members.user_id;
 
 -- name: rooms_of
 -- The newest activity first. Counting the unread stops at :most.
-SELECT rooms.id, rooms.name, rooms.last_message_id, rooms.last_message_at, rooms.created_at,
+SELECT rooms.id, rooms.name, rooms.last_message_id, rooms.last_message_at, rooms.created_at, hall_rooms.kind,
     (SELECT count(*) FROM (
         SELECT 1 FROM messages WHERE messages.room_id = rooms.id
             AND messages.id > coalesce(room_members.last_read_message_id, '')
             AND messages.sender_id <> room_members.user_id
         LIMIT :most) AS counted) AS unread
 FROM room_members JOIN rooms ON rooms.id = room_members.room_id
+    LEFT JOIN hall_rooms ON hall_rooms.room_id = rooms.id
 WHERE room_members.user_id = :user_id
 ORDER BY coalesce(rooms.last_message_at, rooms.created_at) DESC, rooms.id;
 

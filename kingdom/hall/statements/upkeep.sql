@@ -1,4 +1,4 @@
--- name: store_as_told
+-- name: store_under_its_id
 -- A message under the id that it was told with; no row when it is there already.
 INSERT INTO messages (id, room_id, sender_id, client_msg_id, type, content, created_at)
 VALUES (:id, :room_id, :sender_id, :client_msg_id, :type, :content, :created_at)

@@ -173,7 +173,7 @@ class FileStore:
         return message_format.decoded(data)
 
     def release_due(self, queue: str, now: int, count: int) -> None:
-        """Delayed and ready messages lie in the same folder."""
+        """Do nothing: delayed and ready messages lie in the same folder."""
 
     def remember(self, entries: Iterable[DedupEntry]) -> None:
         self._entries += entries
@@ -369,7 +369,7 @@ class FileStore:
         try:
             return self._stray_finder.next_strays(budget, waiting)
         except OSError as error:
-            raise self._failure("look for files laid in by hand", error) from None
+            raise self._failure("look for files put in by hand", error) from None
 
     def adopt(self, stray: Stray, name: str) -> None:
         inbox = self._folders[stray.queue]["ready"]

@@ -47,7 +47,7 @@ class Journal:
                         yield entry
 
     def last(self) -> int:
-        """When the last entry was made."""
+        """Return when the last entry was made."""
         for segment in reversed(self._segments()):
             with open(self._path(segment), "rb") as file:
                 times = [entry.at for line in file if (entry := _parsed(line)) is not None]

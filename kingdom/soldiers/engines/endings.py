@@ -72,20 +72,15 @@ def events(path: str) -> Iterator[dict[str, Any]]:
     try:
         with open(path, "rb") as out:
             while line := out.readline(LONGEST_LINE):
-                if line.startswith(b"{"):
-                    try:
-                        event = json.loads(line)
-                    except (ValueError, RecursionError):
-                        continue
-                    if isinstance(event, dict):
-                        yield event
+                if (event := event_of(line)) is not None:
+                    yield event
     except FileNotFoundError:
         return
 
 
-def event_of(line: str) -> dict[str, Any] | None:
+def event_of(line: str | bytes) -> dict[str, Any] | None:
     """Return the JSON object that a line is; None for any other line."""
-    if not line.startswith("{"):
+    if line[:1] not in ("{", b"{"):
         return None
     try:
         event = json.loads(line)

@@ -79,13 +79,13 @@ def file_of(task: Mapping[str, Any]) -> str:
 def draft(task: Mapping[str, Any], inputs: Sequence[str]) -> str:
     """Return what a task delivers. The very first draft has the flaw that is planted for evaluator to find."""
     work = task["work"]
-    text = made(work, inputs, str(task["title"]))
+    text = expected(work, inputs, str(task["title"]))
     lines = text.splitlines()
     is_flawed = work["number"] == FLAWED and len(lines) > 2
     return "\n".join(lines[:-1]) + "\n" if is_flawed else text
 
 
-def made(work: Mapping[str, Any], inputs: Sequence[str], title: str) -> str:
+def expected(work: Mapping[str, Any], inputs: Sequence[str], title: str) -> str:
     """Return what a task should deliver."""
     goal, repository = load(work["kind"]), Repository(work["workspace"])
     if work["part"] == WHOLE:
@@ -96,7 +96,7 @@ def made(work: Mapping[str, Any], inputs: Sequence[str], title: str) -> str:
 
 def faults(work: Mapping[str, Any], text: str, inputs: Sequence[str], title: str) -> list[tuple[str, str]]:
     """Return what is wrong with a delivered text, each with what would mend it: it is computed anew and compared."""
-    wanted, found = made(work, inputs, title).splitlines(), text.splitlines()
+    wanted, found = expected(work, inputs, title).splitlines(), text.splitlines()
     missing = [(f"a line is missing: {line}", f"add: {line}") for line in wanted if line not in found]
     invented = [(f"no fact of the repository: {line}", f"remove: {line}") for line in found if line not in wanted]
     return [*missing, *invented]

@@ -40,7 +40,7 @@ MUTANTS = [
     Mutant("what renews a sign-in is lent", CLAUDE, replace('{**A, "refreshToken": ""}', "A"), "lent"),
     Mutant("tokens that were lent are told", HOMES, replace("_without(A, B)", "A"), "lent"),
     Mutant("what it prints of lent tokens is kept", HOMES, drop("streams.repair"), "lent"),
-    Mutant("the owner's files of keys may be read", "kingdom.soldiers", replace("_keys(A)", "()"), "lent"),
+    Mutant("the owner's files of keys may be read", "kingdom.soldiers", replace("_secrets_of_owner(A)", "()"), "lent"),
 ]
 
 JUDGES = """

@@ -1,6 +1,6 @@
 """Run a publisher or a reader of a topic in files once.
 
-    python tests/faults/hall/acts.py HOME DURABILITY publish|read
+    python tests/faults/hall/acts.py HOME DURABILITY publish|read|overtake
 
 The ledgers HOME/acked and HOME/effects play the outside: a line of the first is there, synced, once an event was told
 to be stored; a line of the second is the reader's effect, known by the event's position, before it commits.
@@ -17,7 +17,7 @@ from pathlib import Path
 from kingdom.disk.atomic import Disk
 from kingdom.errors import KingdomError
 from kingdom.topics import open_topics
-from kingdom.topics.base import Kit, Outcome, Topics
+from kingdom.topics.base import GroupReader, Kit, Outcome, Topics
 
 TOPIC, GROUP = "chat.messages.v1", "readers"
 EVENTS = 7
@@ -67,13 +67,35 @@ def read(home: Path, durability: str) -> None:
     ledger = Disk(home / "ledger-scratch", durability="power")
     topics = opened(home, durability, "reader")
     reader = topics.group(GROUP, TOPIC)
-    while records := reader.poll(0.0, 2):
+    while _read(home, ledger, reader):
+        pass
+    topics.close()
+
+
+def overtake(home: Path, durability: str) -> None:
+    """Write events as a gateway does, and read each for the group before its writer has made its name durable."""
+    ledger, disk = (Disk(home / scratch, durability="power") for scratch in ("ledger-scratch", "scratch-writer"))
+    topics = opened(home, durability, "reader")
+    reader = topics.group(GROUP, TOPIC)
+    disk.sweep_scratch()
+    _read(home, ledger, reader)
+    for number in range(len(events(home)), EVENTS):
+        with disk.new_file() as draft:
+            draft.write(b'{"key":"room","value":{"n":%d}}\n' % number)
+            draft.take(home / "topics" / TOPIC / f"{number:020}.jsonl")
+            _read(home, ledger, reader)
+    topics.close()
+
+
+def _read(home: Path, ledger: Disk, reader: GroupReader) -> bool:
+    records = reader.poll(0.0, 2)
+    if records:
         # Each on a line of its own, also behind one that a power cut has torn.
         effects = "".join(f"\n{record.position} {json.loads(record.value)['n']}\n" for record in records)
         ledger.append(home / "effects", effects.encode(), sync=True)
         reader.commit(records)
-        reader._noted_at = 0.0  # a note each time: all its calls are swept
-    topics.close()
+        reader._noted_at = 0.0  # type: ignore[attr-defined]  # a note each time: all its calls are swept
+    return bool(records)
 
 
 def lines(path: Path) -> list[str]:
@@ -148,6 +170,14 @@ def check_while_reading(home: Path) -> list[str]:
     return wrong
 
 
+def check_while_overtaking(home: Path) -> list[str]:
+    """Check right after a fault that what had an effect is still there: else its number would be given away again."""
+    there = {f"0:{number}" for number in events(home)}
+    done = [line.split()[0] for line in lines(home / "effects") if " " in line]
+    lost = [f"has had its effect, and is not there: {position}" for position in done if position not in there]
+    return [*check_while_reading(home), *lost]
+
+
 def check_while_publishing(home: Path) -> list[str]:
     """Check right after a fault that all acknowledged events are there."""
     if wrong := whole(home):
@@ -164,7 +194,7 @@ def _complete(path: Path) -> Iterable[int]:
 def main() -> int:
     os.umask(0o077)
     try:
-        {"publish": publish, "read": read}[sys.argv[3]](Path(sys.argv[1]), sys.argv[2])
+        {"publish": publish, "read": read, "overtake": overtake}[sys.argv[3]](Path(sys.argv[1]), sys.argv[2])
     except (OSError, KingdomError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from tests.faults import mutants, trees
+from tests.faults import mutants
 from tests.faults.changes import drop, replace
 from tests.faults.mutants import Mutant
 from tests.faults.oracle import Figure
 from tests.gateway import flow_checks, web_table
-from tests.gateway.halls import OPEN, Hall
+from tests.gateway.halls import OPEN, Hall, running
 
 Check = Callable[[Hall], list[str]]
 CONFIG = {
     **OPEN,
     "hosts": ["listed.example"],
     "origins": [web_table.LISTED],
-    "limits": {"logins": {"count": 20, "seconds": 3600}, "queued_bytes": 65_536},
+    "limits": {
+        "logins": {"count": 20, "seconds": 3600},
+        "wrong_passwords": {"count": 4, "seconds": 3600},
+        "queued_bytes": 65_536,
+    },
 }
 
 
@@ -39,8 +41,10 @@ CHECKS: dict[str, Check] = {
     "admission": web_table.wrong_hosts_and_origins,
     "cross-site": lambda hall: web_table.wrong_cross_site(hall, hall.person()),
     "rates": lambda hall: web_table.wrong_rates(hall, 20),
+    "guesses": lambda hall: web_table.wrong_guesses(hall, 4),
     "listeners": web_table.wrong_listeners,
     "order": flow(flow_checks.wrong_order),
+    "turns": flow(flow_checks.wrong_turns),
     "away": flow(flow_checks.wrong_when_the_topic_is_away),
     "redelivery": flow(flow_checks.wrong_redelivery),
     "leaving": flow(flow_checks.wrong_after_leaving),
@@ -88,6 +92,12 @@ MUTANTS = [
     ),
     Mutant("a preflight is answered to anybody", ADMISSION, drop("self._check"), "cross-site"),
     Mutant("nobody counts", "kingdom.gateway.rest:Rest.login", drop("self.limit"), "rates"),
+    Mutant(
+        "wrong passwords of one account are not counted",
+        "kingdom.gateway.rest:Rest._verified",
+        drop("self._guesses.note_wrong"),
+        "guesses",
+    ),
     # 24: listeners
     Mutant(
         "it listens on every address",
@@ -110,6 +120,12 @@ MUTANTS = [
             "self._loop.call_later(0.2 * (id(event) % 7), self._producer.append, MESSAGES, A, B, done)",
         ),
         "order",
+    ),
+    Mutant(
+        "a message overtakes one whose sender is looked up",
+        "kingdom.gateway.frames:FrameProtocol._is_taken",
+        replace("not self.is_idle or A or B", "False"),
+        "turns",
     ),
     Mutant(
         "what is published again is told again",
@@ -152,29 +168,19 @@ _caught: list[bool] = []
 
 def found_by(name: str, tree: Path) -> list[str]:
     """What a check finds wrong with the program of a tree."""
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, CONFIG, tree)
     try:
-        hall.start("gateway")
-        return CHECKS[name](hall)
+        with running("gateway", config=CONFIG, tree=tree) as hall:
+            return CHECKS[name](hall)
     except (AssertionError, TimeoutError, OSError) as seen:
         return [f"{type(seen).__name__}: {seen}"]
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_seeded_defect_is_caught(name: str) -> None:
-    tree = mutants.plant(KNOWN[name])
-    try:
-        found = found_by(KNOWN[name].caught_by, tree)
-    finally:
-        trees.remove(tree)
-    print(f"{name}: {found[0][:300] if found else 'NOT CAUGHT'}")
-    _caught.append(bool(found))
-    assert found, f"{KNOWN[name].caught_by} does not see that {name}"
+    check = KNOWN[name].caught_by
+    _caught.append(mutants.is_caught(KNOWN[name], lambda tree, _: found_by(check, tree)))
+    assert _caught[-1], f"{check} does not see that {name}"
 
 
 def test_the_score(figure: Figure) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_fields
+
 import pytest
 
 from tests.faults import mutants
-from tests.faults.changes import before, constant, drop, replace
-from tests.faults.hall.test_sweep_hall import WORKER, publishing, reading
+from tests.faults.changes import before, body, constant, drop, replace
+from tests.faults.hall import test_clock_hall, test_forged_hall
+from tests.faults.hall.test_sweep_hall import WORKER, overtaking, publishing, reading
 from tests.faults.mutants import Check, Mutant, failing
 from tests.faults.oracle import Figure
 from tests.faults.powerloss import OUTCOMES
@@ -22,10 +25,12 @@ def cut(step: Step) -> Check:
     return lambda tree, near: power_cuts(step, tree=tree, stop_at=1, outcomes=[near] if near else OUTCOMES).bad
 
 
+FORGED, SOON_OVER = 20, replace_fields(test_clock_hall.QUICK, seconds=40.0)
 CHECKS = {
     "publish kill": killed(publishing()),
     "publish power": cut(publishing("power")),
     "read kill": killed(reading()),
+    "overtake power": cut(overtaking()),
     "worker kill": killed(WORKER),
     "envoy": lambda tree, near: failing(tree, f"tests/envoy/test_hall.py::{near}"),
     "database": lambda tree, near: failing(tree, f"tests/contracts/test_hall_databases.py::{near}"),
@@ -36,6 +41,8 @@ CHECKS = {
         "::test_lost_messages_come_back_from_the_topic_under_their_ids_and_removed_ones_stay_blank",
     ),
     "backup": lambda tree, near: failing(tree, "tests/upkeep/test_backup_hall.py"),
+    "clock": lambda tree, near: test_clock_hall.wrong(tree, SOON_OVER)[0],
+    "forged": lambda tree, near: test_forged_hall.wrong(tree, FORGED)[0],
 }
 
 MUTANTS = [
@@ -49,8 +56,15 @@ MUTANTS = [
     Mutant(
         "the name of a batch is not synced before it is acknowledged",
         "kingdom.disk.atomic:NewFile.close",
-        drop("_sync_folders"),
+        drop("A.sync_name"),
         "publish power",
+        near="synced",
+    ),
+    Mutant(
+        "what is read has an effect before it is durable",
+        "kingdom.topics.files:FilesGroupReader._read",
+        drop("A.sync"),
+        "overtake power",
         near="synced",
     ),
     Mutant(
@@ -205,6 +219,43 @@ MUTANTS = [
         "kingdom.upkeep.backup",
         constant("CAUSES_OF_ROWS", "()"),
         "backup",
+    ),
+    # 7: clocks
+    Mutant(
+        "the id of a message follows the clock alone",
+        "kingdom.hall.ids:next_ulid",
+        replace("A is not None and B <= C", "False"),
+        "clock",
+    ),
+    Mutant(
+        "a clock that is set back ends sessions",
+        "kingdom.gateway.tokens:Tokens.read",
+        replace("A + SET_BACK_SECONDS", "A + 60"),
+        "clock",
+    ),
+    # 22: forged and replayed input
+    Mutant(
+        "clients may send what the kingdom sends",
+        "kingdom.gateway.inputs",
+        replace('("TEXT", "IMAGE")', '("TEXT", "IMAGE", "SYSTEM")'),
+        "forged",
+    ),
+    Mutant("everybody joins the kingdom's rooms", "kingdom.gateway.store:_may_join", body("return True"), "forged"),
+    Mutant("everybody orders", "kingdom.gateway.store:check_owner", body("return None"), "forged"),
+    Mutant(
+        "somebody may be called as the kingdom is",
+        "kingdom.gateway.rest:Rest.register",
+        replace("own_rooms.looks_own(A)", "False"),
+        "forged",
+    ),
+    Mutant(
+        "a message that comes again is another one",
+        "kingdom.gateway.sockets:Sockets._append",
+        replace(
+            "MessageCreated(new_uuid(), A, B, sent.client_msg_id, C, D, E)",
+            "MessageCreated(new_uuid(), A, B, new_uuid(), C, D, E)",
+        ),
+        "forged",
     ),
 ]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from kingdom.disk.codec import read_json
 from tests.faults import changes, mutants, trees
 from tests.faults.changes import body, replace
 from tests.faults.mutants import Mutant
-from tests.gateway.halls import OPEN, Hall
+from tests.gateway.halls import running
 
 HANGS = Mutant(
     "a reader of topics hangs", "kingdom.topics.files:FilesFollower.poll", body("while True:\n    time.sleep(60)")
@@ -25,17 +23,11 @@ LOOKS = 12
 
 def beats(tree: Path) -> bool:
     """Whether a gateway goes on beating for some seconds once it listens."""
-    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
-    hall = Hall(home, OPEN, tree)
-    try:
-        hall.start("gateway")
+    with running("gateway", tree=tree) as hall:
         path = hall.places.heartbeat("gateway")
         seen = {read_json(path)["seq"]}
         trees.until(lambda: seen.add(read_json(path)["seq"]) or len(seen) > 3, LOOKS)  # type: ignore[func-returns-value]
         return len(seen) > 3
-    finally:
-        hall.close()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def test_a_gateway_whose_reader_hangs_beats_no_more_and_ends_when_asked() -> None:

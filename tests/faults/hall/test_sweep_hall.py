@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.disk.atomic import Disk
-from kingdom.hall.base import Connection
+from kingdom.hall.base import Transaction
 from kingdom.hall.opening import open_database
 from kingdom.hall.records import MessageCreated
 from kingdom.home.places import Places
@@ -20,7 +20,7 @@ from kingdom.topics.base import Kit, Outcome
 from kingdom.topics.names import DEAD, MESSAGES, PERSISTED
 from tests.faults import homes, oracle, trees
 from tests.faults.hall import acts
-from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, power_cuts, sweep
+from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 from tests.waiting import SOON
 
 ACTS = str(Path(acts.__file__))
@@ -43,7 +43,7 @@ def prepare(home: Path) -> None:
     database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, places)
     database.migrate()
 
-    def fill(db: Connection) -> None:
+    def fill(db: Transaction) -> None:
         db.one("add_user", id=USER, email="a@example.org", password_hash="x", created_at=LONG_AGO)
         db.do("add_room", id=ROOM, name="a room", created_at=LONG_AGO)
 
@@ -132,36 +132,36 @@ def reading(durability: str = "process") -> Step:
     return Step("topic read", argv, acts.prepare_reading, acts.check_reading, at_fault=acts.check_while_reading)
 
 
-def publishing(durability: str = "process") -> Step:
-    def prepare(home: Path) -> None:
-        Disk(home / "ledger-scratch").sweep_scratch()
+def with_ledger(home: Path) -> None:
+    Disk(home / "ledger-scratch").sweep_scratch()
 
+
+def publishing(durability: str = "process") -> Step:
     argv = (ACTS, "{home}", durability, "publish")
-    return Step("topic publish", argv, prepare, acts.check_publishing, at_fault=acts.check_while_publishing)
+    return Step("topic publish", argv, with_ledger, acts.check_publishing, at_fault=acts.check_while_publishing)
+
+
+def overtaking() -> Step:
+    argv = (ACTS, "{home}", "power", "overtake")
+    return Step("topic overtake", argv, with_ledger, acts.check_reading, at_fault=acts.check_while_overtaking)
 
 
 @trees.in_campaigns
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("step", [publishing(), reading()], ids=lambda step: step.name)
 def test_no_fault_at_any_call_loses_an_event_or_passes_one(step: Step, fault: str, figure: oracle.Figure) -> None:
-    report = sweep(step, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    report = none_bad(sweep(step, fault, budget=QUICK_POINTS), figure)
     assert not report.missed, report.details
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_at_any_call_of_the_worker_loses_or_doubles_a_message(fault: str, figure: oracle.Figure) -> None:
-    report = sweep(WORKER, fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(sweep(WORKER, fault, budget=QUICK_POINTS), figure)
 
 
-STEPS = [publishing("power"), reading("power"), WORKER]
+STEPS = [publishing("power"), reading("power"), overtaking(), WORKER]
 
 
 @pytest.mark.parametrize("step", STEPS if trees.CAMPAIGN else [WORKER], ids=lambda step: step.name)
 def test_no_power_cut_loses_what_was_acknowledged(step: Step, figure: oracle.Figure) -> None:
-    report = power_cuts(step, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(step, budget=QUICK_STATES), figure)

@@ -20,7 +20,7 @@ from tests.faults.changes import after
 from tests.faults.mailbox import life
 from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
-from tests.faults.sweep import QUICK_STATES
+from tests.faults.sweep import QUICK_STATES, none_bad
 
 BACKENDS = ("filesystem", "sqlite", "hybrid") if trees.CAMPAIGN else ("hybrid",)
 RECORDINGS = 4
@@ -118,9 +118,7 @@ def there(home: Path) -> tuple[Counter[str], Counter[str]]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_power_cut_breaks_no_promise(backend: str, figure: Figure) -> None:
-    report = cuts(trees.program(), backend, budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(cuts(trees.program(), backend, budget=QUICK_STATES), figure)
 
 
 MUTANTS = [

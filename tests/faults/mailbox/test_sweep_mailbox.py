@@ -14,7 +14,7 @@ from kingdom.mq.client import Client
 from tests.faults import oracle, trees
 from tests.faults.changes import after, replace
 from tests.faults.mutants import Mutant, chosen, is_caught
-from tests.faults.sweep import BROKEN, FULL, KILL, QUICK_POINTS, Step, sweep
+from tests.faults.sweep import BROKEN, FULL, KILL, QUICK_POINTS, Step, none_bad, sweep
 
 BACKENDS = ("filesystem", "sqlite", "hybrid")
 ARGV = ("-m", "kingdom.mailbox", "--once")
@@ -137,9 +137,7 @@ EVERYTHING = [(backend, fault) for fault in (KILL, FULL, BROKEN) for backend in 
 
 @pytest.mark.parametrize(("backend", "fault"), EVERYTHING if trees.CAMPAIGN else [("sqlite", KILL)])
 def test_killed_anywhere_it_does_what_was_asked_once(backend: str, fault: str, figure: oracle.Figure) -> None:
-    report = sweep(step(backend, fault), fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    report = none_bad(sweep(step(backend, fault), fault, budget=QUICK_POINTS), figure)
     assert report.tried >= QUICK_POINTS
 
 

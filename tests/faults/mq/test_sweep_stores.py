@@ -14,7 +14,7 @@ from kingdom.mq.stores import STORES
 from tests.faults import trees
 from tests.faults.mq import acts
 from tests.faults.oracle import Figure
-from tests.faults.sweep import FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Stand, Step, power_cuts, sweep
+from tests.faults.sweep import FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Stand, Step, none_bad, power_cuts, sweep
 
 BACKENDS = sorted(set(STORES) - {"memory"}) if trees.CAMPAIGN else ["hybrid"]
 WHOLE_STORY = tuple(acts.OPERATIONS)
@@ -64,9 +64,7 @@ def points_by_operation(story: Step, tree: Path) -> Counter[str]:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_fault_at_any_call_loses_and_doubles_nothing(backend: str, fault: str, figure: Figure) -> None:
-    report = sweep(step(backend), fault, budget=QUICK_POINTS)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(sweep(step(backend), fault, budget=QUICK_POINTS), figure)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -78,6 +76,4 @@ def test_every_operation_has_its_points(backend: str, figure: Figure) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_power_cut_at_any_moment_loses_nothing_that_was_promised(backend: str, figure: Figure) -> None:
-    report = power_cuts(step(backend, durability="power"), budget=QUICK_STATES)
-    figure(report.line)
-    assert not report.bad, report.details
+    none_bad(power_cuts(step(backend, durability="power"), budget=QUICK_STATES), figure)

@@ -144,6 +144,12 @@ open(os.path.join(os.path.dirname(kingdom.__file__), "king/job.py"), "a")"""
     "a role's environment": """open(f"/proc/{ROLE}/environ", "rb").read(1)""",
     "a role's memory": """open(f"/proc/{ROLE}/mem", "rb").read(1)""",
     "its soldier's memory": """open(f"/proc/{PARENT}/mem", "r+b").read(1)""",
+    "its soldier's memory by a thread of it": """
+for thread in map(int, os.listdir(f"/proc/{PARENT}/task")):
+    if thread != PARENT:
+        open(f"/proc/{PARENT}/task/{thread}/maps").read(1)
+raise PermissionError("it has no other thread")
+""",
     "a role traced": """must(LIBC.ptrace(0x4206, ROLE, 0, 0))""",
     "a role's memory by another call": (
         """buffer = ctypes.create_string_buffer(64); vector = struct.pack("PN", ctypes.addressof(buffer), 1)

@@ -37,7 +37,7 @@ MUTANTS = [
         replace("(yield from (self.workspaces, A, B, C, D))", "None"),
         "breakout",
     ),
-    Mutant("keys of the owner may be read", "kingdom.soldiers", replace("_keys(A)", "()"), "breakout"),
+    Mutant("keys of the owner may be read", "kingdom.soldiers", replace("_secrets_of_owner(A)", "()"), "breakout"),
     Mutant(
         "a link is another way in",
         "kingdom.soldier.sandbox",
@@ -56,7 +56,7 @@ MUTANTS = [
     Mutant("no markers", "kingdom.soldiers.prompt:_data", body("return text or boundary"), "injection"),
     Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return 0"), "survivors"),
     Mutant("orphans are not adopted", "kingdom.soldier.serve", drop("adopt_orphans"), "survivors"),
-    Mutant("no soldier is in a cgroup", "kingdom.soldier.serve", drop("cgroup.join"), "hidden"),
+    Mutant("no soldier is in a cgroup", "kingdom.soldier.serve", replace("A.cgroup.open()", "None"), "hidden"),
     Mutant(
         "all of a soldier are ended at once", "kingdom.runtime.processes:end", replace("_under(A)", "set()"), "cancel"
     ),

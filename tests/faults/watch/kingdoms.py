@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,11 +206,6 @@ def _end(court: Kingdom) -> None:
 
 def since(began: float) -> float:
     return time.monotonic() - began
-
-
-def chunks(things: Sequence[str], count: int) -> list[str]:
-    """Return `count` of them, repeated in order."""
-    return [things[number % len(things)] for number in range(count)]
 
 
 # Load: events for a general whose soldiers say that they were there.

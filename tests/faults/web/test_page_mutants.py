@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.faults import mutants
-from tests.faults.changes import Text, replace
+from tests.faults.changes import Text, drop, replace
 from tests.faults.mutants import Mutant
 from tests.faults.oracle import Figure
 
@@ -84,7 +84,7 @@ MUTANTS = [
     Mutant(
         "what waits is sent at once, in no order",
         f"{PAGE}/outbox.js",
-        Text('find((item) => item.state === "waiting")', 'findLast((item) => item.state === "waiting")'),
+        Text("find((item) => TO_SEND.has(item.state))", "findLast((item) => TO_SEND.has(item.state))"),
         TWENTY,
     ),
     Mutant(
@@ -92,6 +92,30 @@ MUTANTS = [
         f"{PAGE}/outbox.js",
         Text("localStorage.setItem(key, ", "void (key, "),
         f"{OFFLINE}::test_a_reload_loses_nothing_of_what_waits",
+    ),
+    Mutant(
+        "what another tab has written is not seen",
+        f"{PAGE}/outbox.js",
+        Text('addEventListener("storage", this.onStorage);\n    this.#read();', "this.#read();"),
+        f"{OFFLINE}::test_what_a_closed_tab_had_queued_is_sent_by_another_tab_of_its_account",
+    ),
+    Mutant(
+        "every tab sends what waits",
+        f"{PAGE}/outbox.js",
+        Text("navigator.locks ? navigator.locks.request(name, work) : work()", "work()"),
+        f"{OFFLINE}::test_two_tabs_of_an_account_send_each_message_once_and_show_one_state",
+    ),
+    Mutant(
+        "drafts are everybody's",
+        f"{PAGE}/drafts.js",
+        Text("kingdom.draft.${user}.", "kingdom.draft."),
+        f"{CHAT}::test_a_draft_outlives_the_end_of_its_session_for_its_writer_alone",
+    ),
+    Mutant(
+        "a new member is told nothing",
+        "kingdom.gateway.rooms:Rooms.joined",
+        drop("_tell_membership"),
+        f"{CHAT}::test_a_new_membership_is_seen_at_once",
     ),
     Mutant(
         "only one page is read of what was missed",

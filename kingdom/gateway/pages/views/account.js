@@ -1,7 +1,7 @@
 /** One's account: settings, sessions, and the way out. */
 
 import { h } from "../dom.js";
-import { full, said, t } from "../words.js";
+import { full, refusal, said, t } from "../words.js";
 import { languageChoice, themeChoice } from "./settings.js";
 import { viewHead } from "./head.js";
 
@@ -53,11 +53,51 @@ export function account(hall, redraw) {
       h("section", null, h("h2", null, me.name), h("p", { class: "dim" }, me.email, " · ", t(`role_${me.role}`)),
         h("button", { type: "button", onclick: () => hall.signOut() }, t("signOut"))),
       h("section", null, h("h2", null, t("look")), themeChoice(), languageChoice(redraw)),
+      passwordForm(hall, draw),
       h("section", null, h("h2", null, t("sessions")), h("p", { class: "dim" }, t("sessionsText")), why, list),
       h("section", null, h("h2", null, t("keys")), h("dl", { class: "keys" }, t("keyList").map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]))),
     ),
   );
   return { element };
+}
+
+/** Return a form to change the password; `changed` is called when the other sessions are over. */
+function passwordForm(hall, changed) {
+  const why = h("p", { class: "alert", role: "alert" });
+  const done = h("p", { class: "dim small", role: "status" });
+  const field = (name, label, more) =>
+    h("label", null, h("span", null, label), h("input", { type: "password", name, required: true, maxlength: 100, ...more }));
+  const hint = h("p", { class: "dim small", id: "new-length" }, t("passwordLength"));
+  const button = h("button", null, t("changePassword"));
+  async function change(event) {
+    event.preventDefault();
+    why.textContent = done.textContent = "";
+    button.disabled = true;
+    try {
+      await hall.api.post("/auth/password", Object.fromEntries(new FormData(form)));
+      form.reset();
+      done.textContent = t("passwordChanged");
+      await changed();
+    } catch (error) {
+      section.hidden = error.status === 404;
+      why.textContent = error.message === "Invalid credentials" ? t("passwordWrong") : refusal(error);
+    }
+    button.disabled = false;
+  }
+  const form = h(
+    "form",
+    { class: "password", onsubmit: change },
+    // For programs that keep passwords.
+    h("input", { type: "text", autocomplete: "username", value: hall.me.email, hidden: true }),
+    field("current", t("passwordNow"), { autocomplete: "current-password" }),
+    field("new", t("passwordNew"), { autocomplete: "new-password", minlength: 6, "aria-describedby": "new-length" }),
+    hint,
+    why,
+    done,
+    button,
+  );
+  const section = h("section", null, h("h2", null, t("password")), h("p", { class: "dim" }, t("passwordText")), form);
+  return section;
 }
 
 /** Return what a browser calls itself, as short as people do. */

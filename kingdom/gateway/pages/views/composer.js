@@ -21,7 +21,7 @@ export class Composer {
       oninput: () => this.#changed(),
       onkeydown: (event) => this.#key(event),
     });
-    this.box.value = room.draft;
+    this.box.value = hall.drafts.of(room.id);
     this.left = h("p", { class: "alert small", role: "alert" });
     this.button = h("button", { class: "send", "aria-label": t("send"), title: t("send") }, icon("send"));
     this.element = h(
@@ -54,7 +54,7 @@ export class Composer {
 
   #changed(tells = true) {
     const text = this.box.value;
-    this.room.draft = text;
+    if (tells) this.hall.drafts.keep(this.room.id, text);
     // As high as what is written; the style sheet says how high at most.
     this.box.style.height = "auto";
     this.box.style.height = `${this.box.scrollHeight}px`;

@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { go } from "../router.js";
-import { roomName, said, t } from "../words.js";
+import { refusal, roomName, t } from "../words.js";
 
 /** Show a dialog. `act` gets the value of its field, and an error keeps it open. */
 function show(title, content, action, act, isGrave = false) {
@@ -17,7 +17,7 @@ function show(title, content, action, act, isGrave = false) {
       await act(input?.value.trim());
       dialog.close();
     } catch (error) {
-      why.textContent = said(error.message);
+      why.textContent = refusal(error);
       button.disabled = false;
     }
   }

@@ -3,7 +3,7 @@
 import { Away } from "../api.js";
 import { crown, h } from "../dom.js";
 import { go } from "../router.js";
-import { said, t } from "../words.js";
+import { refusal, t } from "../words.js";
 import { languageButton } from "./settings.js";
 
 /** Return the view. `invite` is the code of an invitation; `redraw` draws the page in another language. */
@@ -19,7 +19,9 @@ export function entrance(hall, invite, redraw) {
       autocomplete: registers ? "new-password" : "current-password",
       minlength: registers ? 6 : null,
       maxlength: 100,
+      "aria-describedby": registers ? "length" : null,
     });
+    const length = registers ? h("p", { class: "dim small", id: "length" }, t("passwordLength")) : null;
     const button = h("button", { class: "main" }, registers ? t("register") : t("signIn"));
 
     async function enter(event) {
@@ -33,7 +35,7 @@ export function entrance(hall, invite, redraw) {
         // The code is used, and stays in no history.
         if (registers) go("/", { replace: true });
       } catch (error) {
-        alert.textContent = reason(error);
+        alert.textContent = error instanceof Away ? t("noAnswer") : refusal(error);
         button.disabled = false;
       }
     }
@@ -50,7 +52,7 @@ export function entrance(hall, invite, redraw) {
         h("p", { class: "dim" }, registers ? t(invite ? "joinText" : "registerText") : t("signInText")),
         alert,
         email,
-        password,
+        h("div", { class: "hinted" }, password, length),
         button,
         h("p", { class: "dim small" }, registers ? t("haveAccount") : t("noAccount"), " ",
           h("button", { type: "button", class: "link", onclick: other }, registers ? t("signIn") : t("register"))),
@@ -68,10 +70,4 @@ export function entrance(hall, invite, redraw) {
 
 function field(name, label, attributes) {
   return h("label", null, h("span", null, label), h("input", { name, required: true, ...attributes }));
-}
-
-function reason(error) {
-  if (error instanceof Away) return t("noAnswer");
-  if (error.errors?.length) return error.errors.map(({ path, message }) => `${path}: ${said(message)}`).join("; ");
-  return said(error.message);
 }

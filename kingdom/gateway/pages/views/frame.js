@@ -1,6 +1,7 @@
 /** The frame: rooms at the left, one view beside them, and the keys that work everywhere. */
 
-import { announce, crown, fill, h, icon, iconButton, skipLink } from "../dom.js";
+import { announce, crown, crownMark, fill, h, icon, iconButton, skipLink } from "../dom.js";
+import { isOwn, isTask, THRONE_ROOM } from "../own.js";
 import { go, here } from "../router.js";
 import { brief, roomName, t } from "../words.js";
 import { account } from "./account.js";
@@ -26,7 +27,13 @@ export class Frame {
     this.redraw = redraw;
     this.view = null;
     this.rows = new Map();
+    this.hasEntered = hall.rooms.size > 0;
     this.list = h("ul", { class: "rooms" });
+    this.tasks = h("ul", { class: "rooms" });
+    this.ended = h("ul", { class: "rooms" });
+    this.endedHead = h("summary");
+    this.endedFold = h("details", null, this.endedHead, this.ended);
+    this.tasksHead = h("h2", null, t("tasks"));
     this.strip = h("a", { class: "strip", href: "#/kingdom" });
     this.banner = h("div", { class: "banner", role: "status" });
     this.place = h("div", { class: "place" });
@@ -39,6 +46,7 @@ export class Frame {
     );
     this.ends = [
       hall.on(["rooms", "kingdom"], () => this.#drawRooms()),
+      hall.on("rooms", () => this.#enterOnlyRoom()),
       hall.on(["link", "outbox"], () => this.#drawBanner()),
       hall.on("kingdom", () => this.#drawStrip()),
       hall.on("heard", () => this.#tellHeard()),
@@ -60,6 +68,7 @@ export class Frame {
   move() {
     const place = here();
     this.element.classList.toggle("at-home", place.name === "home");
+    this.find.value = place.name === "search" ? (place.query.get("q") ?? "") : "";
     if (this.view?.moved?.(place)) return;
     this.view?.close?.();
     this.view = VIEWS[place.name](this, place);
@@ -69,14 +78,14 @@ export class Frame {
   }
 
   #side() {
-    const find = h("input", {
+    const find = (this.find = h("input", {
       type: "search",
       id: "find",
       maxlength: 100,
       placeholder: t("search"),
       "aria-label": t("searchEverywhere"),
       autocomplete: "off",
-    });
+    }));
     const look = (event) => {
       event.preventDefault();
       if (find.value.trim()) go(`/search?${new URLSearchParams({ q: find.value.trim() })}`);
@@ -89,7 +98,7 @@ export class Frame {
       h("form", { class: "find", role: "search", "aria-label": t("searchEverywhere"), onsubmit: look }, icon("search"), find),
       this.strip,
       h("div", { class: "head" }, h("h2", null, t("rooms")), iconButton("plus", t("newRoom"), () => newRoom(this.hall))),
-      this.list,
+      h("div", { class: "lists" }, this.list, this.tasksHead, this.tasks, this.endedFold),
       h("a", { class: "mine", href: "#/account" }, h("span", { class: "name" }, me.name), icon("gear"),
         h("span", { class: "unseen" }, t("account"))),
     );
@@ -99,25 +108,45 @@ export class Frame {
     const { name, ids } = here();
     const open = name === "room" ? ids[0].toLowerCase() : null;
     const asking = new Set(this.hall.kingdom ? this.hall.kingdom.asking.map((question) => question.roomId) : []);
-    const rows = [...this.hall.rooms.values()].map((room) => {
+    const row = (room) => {
       const isOpen = room.id === open;
       const asks = asking.has(room.id);
-      const drawn = [room.name, room.unread, room.lastMessageAt, isOpen, asks].join("\n");
+      const drawn = [room.name, isOwn(room), isTask(room), room.unread, room.lastMessageAt, isOpen, asks].join("\n");
       const known = this.rows.get(room.id);
       if (known?.drawn === drawn) return known.row;
-      const row = roomRow(room, isOpen, asks);
-      this.rows.set(room.id, { row, drawn });
-      return row;
-    });
+      const made = roomRow(room, isOpen, asks);
+      this.rows.set(room.id, { row: made, drawn });
+      return made;
+    };
     const focused = document.activeElement?.closest?.(".rooms li");
-    if (rows.length) this.list.replaceChildren(...rows);
-    else fill(this.list, h("li", { class: "dim none" }, t("noRooms")));
-    if (focused && !focused.contains(document.activeElement)) {
-      const again = rows.find((row) => row.dataset.room === focused.dataset.room);
-      again?.querySelector("a").focus();
-    }
+    const { people, tasks, ended } = (this.order = this.#sorted(open));
+    fill(this.list, people.map(row), people.length + tasks.length + ended.length ? null : h("li", { class: "dim none" }, t("noRooms")));
+    fill(this.tasks, tasks.map(row));
+    fill(this.ended, ended.map(row));
+    this.tasksHead.hidden = !tasks.length && !ended.length;
+    this.endedFold.hidden = !ended.length;
+    this.endedHead.textContent = t("endedTasks", ended.length);
+    if (focused && !focused.contains(document.activeElement)) this.rows.get(focused.dataset.room)?.row.querySelector("a").focus();
     const unread = [...this.hall.rooms.values()].filter((room) => room.unread).length;
     document.title = unread ? `(${unread}) Kingdom` : "Kingdom";
+  }
+
+  /** Return the rooms as they are listed: a task is over that is known not to be in hand, and shown while it is open or unread. */
+  #sorted(open) {
+    const { kingdom, rooms } = this.hall;
+    const inHand = kingdom && new Set([...kingdom.asking, ...kingdom.running, ...kingdom.waiting].flatMap((row) => [row.roomId, row.taskId ?? row.id]));
+    const isOver = (room) => inHand && !room.unread && room.id !== open && !inHand.has(room.id) && !inHand.has(roomName(room)[1]);
+    const listed = { people: [], tasks: [], ended: [] };
+    for (const room of rooms.values()) listed[!isTask(room) ? "people" : isOver(room) ? "ended" : "tasks"].push(room);
+    return listed;
+  }
+
+  /** Go into the throne room when one has just come and there is no other room. */
+  #enterOnlyRoom() {
+    if (this.hasEntered || !this.hall.rooms.size) return;
+    this.hasEntered = true;
+    const [only, ...others] = this.hall.rooms.keys();
+    if (only === THRONE_ROOM && !others.length && here().name === "home") go(`/room/${only}`, { replace: true });
   }
 
   #drawBanner() {
@@ -168,7 +197,8 @@ export class Frame {
 
   /** Go to the next or the previous room in the list. */
   #step(by) {
-    const ids = [...this.hall.rooms.keys()];
+    const { people, tasks, ended } = this.order;
+    const ids = [...people, ...tasks, ...(this.endedFold.open ? ended : [])].map((room) => room.id);
     if (!ids.length) return;
     const at = ids.indexOf(here().ids[0]);
     go(`/room/${ids[(at + by + ids.length) % ids.length]}`);
@@ -184,7 +214,7 @@ function roomRow(room, isOpen, asks) {
     h(
       "a",
       { href: `#/room/${room.id}`, class: room.unread ? "unread" : null, "aria-current": isOpen ? "page" : null },
-      h("span", { class: "name", title: room.name }, name, task ? h("span", { class: "task" }, ` ${task}`) : null),
+      h("span", { class: "name", title: room.name }, isOwn(room) ? crownMark(t("ownRoom")) : null, name, task ? h("span", { class: "task" }, ` ${task}`) : null),
       asks ? h("span", { class: "asks", role: "img", "aria-label": t("asksIn"), title: t("asksIn") }) : null,
       label
         ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(room.unread)), h("span", { class: "unseen" }, label))

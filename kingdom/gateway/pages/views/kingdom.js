@@ -1,7 +1,7 @@
 /** What the kingdom does now, in columns by how much attention each needs. */
 
 import { fill, h } from "../dom.js";
-import { full, lasting, t } from "../words.js";
+import { full, lasting, sentence, t } from "../words.js";
 import { giveOrder, restartRole } from "./dialogs.js";
 import { viewHead } from "./head.js";
 
@@ -24,7 +24,7 @@ export function kingdom(hall) {
     fill(
       sheet,
       h("p", { class: "now", "data-state": told.state }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", null, summary(told))),
-      h("p", { class: "told dim", lang: "en" }, told.line),
+      h("p", { class: "told dim" }, sentence(told.line, told.says)),
       h(
         "div",
         { class: "columns" },
@@ -63,7 +63,7 @@ function asking(hall, row) {
 }
 
 function failed(hall, row) {
-  return [h("p", null, row.what), h("p", { class: "dim small" }, row.why), h("p", { class: "dim small" }, full(row.at)),
+  return [h("p", null, row.what), h("p", { class: "dim small" }, sentence(row.why, row.says)), h("p", { class: "dim small" }, full(row.at)),
     row.taskId ? orderButton(hall, "retry", row.taskId, row.what) : null];
 }
 
@@ -86,7 +86,7 @@ const ORDERS = { events: "discard", tasks: "cancel" };
 
 function waiting(hall, row) {
   const action = ORDERS[row.kind];
-  return [h("p", null, row.what), h("p", { class: "dim small" }, row.why), h("p", { class: "dim small" }, lasting(row.seconds)),
+  return [h("p", null, row.what), h("p", { class: "dim small" }, sentence(row.why, row.says)), row.seconds ? h("p", { class: "dim small" }, lasting(row.seconds)) : null,
     action ? orderButton(hall, action, row.id, row.what) : null];
 }
 

@@ -1,10 +1,9 @@
 /** Who is in a room, those who are there now first; the way to bring others in; the way out. */
 
 import { crown, h, icon, portrait } from "../dom.js";
+import { isKingdom } from "../own.js";
 import { t } from "../words.js";
-
-/** The kingdom's own user, of the same id in every hall: somebody else may be called so. */
-const KINGDOM = "78561200-efa7-4d6a-b069-15ea9f43e15b";
+import { text } from "./text.js";
 
 export function members(hall, room, leave) {
   const rank = (member) => (isThere(room, member) ? 0 : 1);
@@ -16,6 +15,7 @@ export function members(hall, room, leave) {
     h("h2", null, t("people"), h("span", { class: "dim" }, ` ${sorted.length || ""}`)),
     h("ul", { class: "people" }, sorted.map((member) => row(hall, room, member))),
     isOwn ? null : h("div", { class: "bring" }, h("p", { class: "dim small" }, t("bringText")), copyButton(room)),
+    hall.me?.role === "owner" ? h("p", { class: "dim small" }, text(t("inviteText", isOwn ? "kingdom hall invite --room throne" : "kingdom hall invite"))) : null,
     h("button", { type: "button", onclick: leave }, t("leave")),
   ];
 }
@@ -27,18 +27,15 @@ function row(hall, room, member) {
     "li",
     { class: there ? "is-there" : null },
     isKingdom(member) ? crown() : portrait(name, member.userId),
-    h("span", { class: "name" }, name, member.userId === hall.me?.id ? h("span", { class: "dim" }, ` ${t("you")}`) : null),
-    h("span", { class: "unseen" }, there ? t("isThere") : t("isAway")),
+    h("span", { class: "name", title: [name, member.label].filter(Boolean).join(" ") }, name, member.userId === hall.me?.id ? h("span", { class: "dim" }, ` ${t("you")}`) : null, member.label ? h("span", { class: "dim small" }, ` ${member.label}`) : null),
+    member.role === "owner" ? h("span", { class: "dim small" }, t("role_owner")) : null,
+    member.banned ? h("span", { class: "dim small" }, t("isBanned")) : h("span", { class: "unseen" }, there ? t("isThere") : t("isAway")),
   );
 }
 
-/** Return whether a member is there now; the kingdom always is. */
+/** Return whether a member is there now; the kingdom always is, although others may be called so. */
 export function isThere(room, member) {
   return isKingdom(member) || room.present.has(member.userId);
-}
-
-function isKingdom(member) {
-  return member.userId === KINGDOM;
 }
 
 function copyButton(room) {

@@ -1,25 +1,36 @@
 /** A room: its history, who is there, and the box to write into. */
 
-import { fill, h, icon, iconButton, skipLink } from "../dom.js";
+import { crownMark, fill, h, icon, iconButton, skipLink } from "../dom.js";
+import { isOwn } from "../own.js";
 import { go } from "../router.js";
 import { roomName, t } from "../words.js";
 import { Composer } from "./composer.js";
 import { leaveRoom } from "./dialogs.js";
 import { viewHead } from "./head.js";
-import { invitation } from "./invitation.js";
+import { knock } from "./invitation.js";
 import { isThere, members } from "./members.js";
 import { Timeline } from "./timeline.js";
 
 const PANEL = "kingdom.panel";
+/** Where the style sheet lays people over the talk. */
+const OVER = matchMedia("(max-width: 1023px)");
 
 export class RoomView {
   constructor(hall, id, message) {
     this.hall = hall;
     this.id = id;
     this.message = message;
-    this.element = h("main", { class: "room", id: "main", tabindex: "-1" });
+    const touch = ({ target }) => {
+      const { panel, toggle } = this.inside ?? {};
+      if (!panel?.contains(target) && !toggle?.contains(target)) this.#uncover();
+    };
+    this.element = h("main", { class: "room", id: "main", tabindex: "-1", onpointerdown: touch });
     this.end = hall.on([`room ${id}`, "rooms", "kingdom"], () => this.#draw());
     this.inside = null;
+    this.onKey = (event) => event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]") && this.#uncover();
+    this.onWidth = () => this.#uncover();
+    addEventListener("keydown", this.onKey);
+    OVER.addEventListener("change", this.onWidth);
     hall.open(id, message).catch(() => {});
     this.#draw();
   }
@@ -39,6 +50,8 @@ export class RoomView {
 
   close() {
     this.end();
+    removeEventListener("keydown", this.onKey);
+    OVER.removeEventListener("change", this.onWidth);
     this.inside?.timeline.close();
     this.inside?.composer.close();
     this.hall.close(this.id);
@@ -56,25 +69,23 @@ export class RoomView {
     }
   }
 
-  /** Show a room that one is not in, once the list of rooms is known. */
+  /** Show what can be done about a room that one is not in, once the list of rooms is known. */
   #drawStranger() {
     if (this.inside) {
       this.inside.timeline.close();
       this.inside = null;
       this.element.replaceChildren();
     }
-    if (this.hall.link === "up" && !this.element.childElementCount)
-      fill(this.element, viewHead(t("room")), ...invitation(this.hall, this.id).element.childNodes);
+    if (this.hall.isListed && !this.element.childElementCount)
+      fill(this.element, viewHead(t("strangeRoomTitle")), h("div", { class: "middle" }, knock(this.hall, this.id)));
   }
 
   #enter() {
     const { hall, room } = this;
-    const title = h("h1", null, roomName(room)[0]);
+    const title = h("h1");
     const there = h("span", { class: "dim there" });
     const leave = (event) => {
-      if (event.key !== "Escape") return;
-      this.#toggle(false);
-      toggle.focus();
+      if (event.key === "Escape") this.#closePanel();
     };
     const panel = h("aside", { class: "panel", "aria-label": t("people"), onkeydown: leave });
     const toggle = iconButton("people", t("people"), () => this.#toggle(), { "aria-expanded": "false" });
@@ -103,7 +114,19 @@ export class RoomView {
     return inside;
   }
 
-  #toggle(isOpen = this.inside.panel.hidden, isKept = true) {
+  /** Close the panel where it lies over the talk. */
+  #uncover() {
+    if (this.inside && OVER.matches && !this.inside.panel.hidden) this.#closePanel();
+  }
+
+  #closePanel() {
+    const { panel, toggle } = this.inside;
+    const hadFocus = panel.contains(document.activeElement);
+    this.#toggle(false);
+    if (hadFocus) toggle.focus();
+  }
+
+  #toggle(isOpen = this.inside.panel.hidden, isKept = !OVER.matches) {
     const { panel, toggle } = this.inside;
     panel.hidden = !isOpen;
     toggle.setAttribute("aria-expanded", String(isOpen));
@@ -113,7 +136,7 @@ export class RoomView {
   #update() {
     const { hall, room, inside } = this;
     const [name, task] = roomName(room);
-    inside.title.textContent = name;
+    fill(inside.title, isOwn(room) ? crownMark(t("ownRoom")) : null, name);
     // Without a connection nobody knows who is there.
     const there = room.members && room.hasJoined ? t("thereOf", room.members.filter((member) => isThere(room, member)).length, room.members.length) : "";
     inside.there.textContent = [there, task].filter(Boolean).join(" · ");

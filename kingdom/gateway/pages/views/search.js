@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { go } from "../router.js";
-import { full, said, t } from "../words.js";
+import { full, roomName, said, t } from "../words.js";
 import { viewHead } from "./head.js";
 
 export function search(hall, query) {
@@ -35,6 +35,11 @@ export function search(hall, query) {
     state.textContent = t("found", list.childElementCount, text);
   }
 
+  function nameOf(id) {
+    const found = hall.rooms.get(id);
+    return found ? roomName(found)[0] : "";
+  }
+
   function row(message) {
     return h(
       "li",
@@ -42,14 +47,14 @@ export function search(hall, query) {
       h(
         "a",
         { href: `#/room/${message.roomId}/${message.id}` },
-        h("span", { class: "line" }, h("strong", null, message.senderName ?? t("somebody")), h("span", { class: "dim" }, hall.rooms.get(message.roomId)?.name ?? ""),
+        h("span", { class: "line" }, h("strong", null, message.senderName ?? t("somebody")), h("span", { class: "dim" }, nameOf(message.roomId)),
           h("time", { class: "dim", datetime: message.createdAt }, full(message.createdAt))),
         h("span", { class: "text" }, marked(message.content, text)),
       ),
     );
   }
 
-  const where = room ? hall.rooms.get(room)?.name : null;
+  const where = room ? nameOf(room) : "";
   const box = h("input", { type: "search", value: text, maxlength: 100, autocomplete: "off", "aria-label": where ? t("searchHere") : t("searchEverywhere") });
   const ask = (event) => {
     event.preventDefault();

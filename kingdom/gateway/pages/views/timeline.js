@@ -2,6 +2,7 @@
  * that was just written comes back from the gateway. */
 
 import { crown, h, icon, iconButton, portrait } from "../dom.js";
+import { isTask } from "../own.js";
 import { clock, day, full, roomName, said, t } from "../words.js";
 import { removeMessage } from "./dialogs.js";
 import { isWebAddress, link, text } from "./text.js";
@@ -9,6 +10,17 @@ import { isWebAddress, link, text } from "./text.js";
 const NEAR = 400;
 const AT_END = 40;
 const TOGETHER_MS = 300_000;
+/** How the kingdom's messages of each code begin: a mark in the reader's language stands there instead. */
+const BEGINNINGS = {
+  started: "[start] ",
+  resumed: "",
+  completed: "[complete] ",
+  failed: "[failed] ",
+  unanswerable: "[failed] ",
+  skipped: "[skipped] ",
+  question: "[question] ",
+  alert: "[alert] ",
+};
 
 export class Timeline {
   constructor(hall, room, message) {
@@ -21,7 +33,7 @@ export class Timeline {
       class: "timeline",
       role: "log",
       "aria-live": "off",
-      "aria-label": t("messagesIn", room.name),
+      "aria-label": t("messagesIn", roomName(room)[0]),
       tabindex: "0",
       onscroll: () => this.#scrolled(),
       onkeydown: (event) => this.#key(event),
@@ -94,8 +106,9 @@ export class Timeline {
     const { room, hall } = this;
     const messages = room.sorted().filter((message) => !message.removes);
     const known = new Set(messages.map((message) => keyOf(message.senderId, message.clientMsgId)));
-    const rows = [{ key: "start", drawn: `start ${room.isWhole} ${room.isLive || messages.length > 0} ${room.name}`, make: () => start(room, messages.length) }];
+    const rows = [{ key: "start", drawn: `start ${room.isWhole} ${room.isLive || messages.length > 0} ${roomName(room)[0]}`, make: () => start(room, messages.length) }];
     const asked = openQuestion(messages, hall.kingdom);
+    const answers = answersTo(messages);
     let before = null;
     let isNewShown = false;
     let isCutShown = false;
@@ -112,8 +125,10 @@ export class Timeline {
         rows.push(divider("new", "new", t("new")));
       }
       const isHead = isOtherDay || isFirstNew || !together(before, message);
-      const choices = message === asked ? message.about.choices : null;
-      rows.push(this.#message(message, isHead, choices));
+      const isOpen = message === asked;
+      const answer = answers.get(message);
+      const choices = isOpen || answer ? message.about.choices : null;
+      rows.push(this.#message(message, isHead, choices, isOpen ? null : answer));
       before = message;
     }
     if (!room.isOld)
@@ -121,7 +136,7 @@ export class Timeline {
         const key = keyOf(hall.me.id, item.clientMsgId);
         if (known.has(key)) continue;
         const message = { ...item, senderId: hall.me.id, senderName: hall.me.name, createdAt: new Date(item.at).toISOString(), type: "TEXT" };
-        rows.push(this.#message(message, !together(before, message), null, item));
+        rows.push(this.#message(message, !together(before, message), null, null, item));
         before = message;
       }
     const readers = this.#readers(messages);
@@ -138,23 +153,24 @@ export class Timeline {
     return others.map((member) => member.name ?? t("somebody"));
   }
 
-  #message(message, isHead, choices, item = null) {
+  /** `choices` are buttons, unless it is known which was the answer. */
+  #message(message, isHead, choices, answer, item = null) {
     const name = message.senderName ?? this.hall.nameOf(this.room, message.senderId) ?? t("somebody");
     const mayRemove = !item && this.hall.mayRemove(message);
     const leadsTo = this.#leadsTo(message);
-    const parts = [message.content, message.removed, message.createdAt, isHead, name, mayRemove, choices?.join("\n"), leadsTo?.id, item?.state, item?.error];
+    const parts = [message.content, message.removed, message.createdAt, isHead, name, mayRemove, choices?.join("\n"), answer, leadsTo?.id, item?.state, item?.error];
     return {
       key: keyOf(message.senderId, message.clientMsgId),
       drawn: JSON.stringify(parts),
       message,
-      make: () => this.#messageRow(message, { name, isHead, mayRemove, choices, leadsTo, item }),
+      make: () => this.#messageRow(message, { name, isHead, mayRemove, choices, answer, leadsTo, item }),
     };
   }
 
-  #messageRow(message, { name, isHead, mayRemove, choices, leadsTo, item }) {
+  #messageRow(message, { name, isHead, mayRemove, choices, answer, leadsTo, item }) {
     const isKingdom = message.type === "SYSTEM";
     const remove = () => removeMessage(this.hall, this.room, message);
-    const classes = ["message", isHead && "head", isKingdom && "kingdoms", choices && "asks", message.removed && "gone", item && `is-${item.state}`];
+    const classes = ["message", isHead && "head", isKingdom && "kingdoms", choices && !answer && "asks", message.removed && "gone", item && `is-${item.state}`];
     return h(
       "article",
       { class: classes.filter(Boolean).join(" "), "aria-label": t("messageOf", name, clock(message.createdAt)), tabindex: "-1" },
@@ -166,7 +182,7 @@ export class Timeline {
           ? h("p", { class: "by" }, h("strong", null, name), h("time", { class: "dim", datetime: message.createdAt, title: full(message.createdAt) }, clock(message.createdAt)))
           : null,
         h("div", { class: "text" }, message.removed ? t("removed") : contentOf(message, choices, leadsTo)),
-        choices ? this.#choices(choices) : null,
+        answer ? answered(choices, answer) : choices ? this.#choices(choices) : null,
         item ? this.#state(item) : null,
       ),
       mayRemove ? h("div", { class: "acts" }, iconButton("trash", t("removeFrom", name), remove, { tabindex: "-1" })) : null,
@@ -176,7 +192,7 @@ export class Timeline {
   /** Return the room that a line of the kingdom leads to: behind an arrow stands its name. */
   #leadsTo({ type, content }) {
     if (type !== "SYSTEM" || !content.startsWith("→ ")) return null;
-    return [...this.hall.rooms.values()].find((room) => room.name === content.slice(2)) ?? null;
+    return [...this.hall.rooms.values()].find((room) => isTask(room) && room.name === content.slice(2)) ?? null;
   }
 
   #choices(choices) {
@@ -304,6 +320,27 @@ function openQuestion(messages, kingdom) {
   return isOver ? null : asked;
 }
 
+/** Return by each question the choice that somebody took, where one was taken before the kingdom said anything else. */
+function answersTo(messages) {
+  const taken = new Map();
+  let asked = null;
+  for (const message of messages) {
+    if (message.type === "SYSTEM") {
+      if (message.about && message.about.code !== "reminder") asked = message.about.choices?.length && !message.removed ? message : null;
+    } else if (asked) {
+      if (asked.about.choices.includes(message.content)) taken.set(asked, message.content);
+      asked = null;
+    }
+  }
+  return taken;
+}
+
+function answered(choices, answer) {
+  const row = (choice) =>
+    choice === answer ? h("li", { class: "taken" }, icon("check"), choice, h("span", { class: "unseen" }, ` (${t("taken")})`)) : h("li", null, choice);
+  return h("ul", { class: "choices", "aria-label": t("answerGroup") }, choices.map(row));
+}
+
 /** Return what a message says, without the choices at its end where they are buttons. */
 function contentOf(message, choices, leadsTo) {
   if (leadsTo) return ["→ ", h("a", { href: `#/room/${leadsTo.id}` }, roomName(leadsTo)[0])];
@@ -311,7 +348,19 @@ function contentOf(message, choices, leadsTo) {
     return [h("span", { class: "dim" }, `${t("image")} `), isWebAddress(message.content) ? link(message.content) : message.content];
   const lines = message.content.trimEnd().split("\n");
   for (const choice of [...(choices ?? [])].reverse()) if (lines.length > 1 && lines.at(-1).trimEnd().endsWith(choice)) lines.pop();
-  return text(choices ? lines.join("\n") : message.content);
+  return marked(message, choices ? lines.join("\n") : message.content);
+}
+
+/** Return a text; of the kingdom's with a mark for what it tells, where its beginning says that. */
+function marked({ type, about }, content) {
+  const code = about ? about.code : content.startsWith(BEGINNINGS.alert) ? "alert" : null;
+  if (type !== "SYSTEM" || !Object.hasOwn(BEGINNINGS, code)) return text(content);
+  const beginning = BEGINNINGS[code];
+  // The first message of a task's room has the name of the task before it.
+  const at = content.startsWith(beginning) ? 0 : content.indexOf(`\n${beginning}`) + 1;
+  if (!at && !content.startsWith(beginning)) return text(content);
+  const mark = h("span", { class: "code", "data-code": code }, t(`code_${code}`));
+  return [text(content.slice(0, at)), mark, " ", text(content.slice(at + beginning.length))];
 }
 
 function divider(key, kind, label) {
