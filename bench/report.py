@@ -36,6 +36,9 @@ def text(part: Part) -> str:
         return "\n".join([*lines, f"not measured: {part['error']}", ""])
     for row in part.get("rows", ()):
         lines.append(f"{_verdict(row):<6} {row['name']} {row['durability']}: {_terminal(row)}")
+    for table in part.get("tables", ()):
+        lines.append(f"{table['title']}: {', '.join(table['columns'])}")
+        lines += [f"       {name}: {', '.join(map(_cell, row))}" for name, row in table["rows"].items()]
     for growth in part.get("growth", ()):
         lines.append(growth["title"])
         lines += [f"       {name}: {', '.join(cells)}" for name, cells in _growth_cells(growth)]
@@ -60,7 +63,8 @@ def _anchor(title: str) -> str:
 
 def _in_short(part: Part) -> str:
     verdicts = [_verdict(row) for row in part.get("rows", ())]
-    return f": {verdicts.count('met')} goals met, {verdicts.count('short')} short" if any(verdicts) else ""
+    met = verdicts.count("met")
+    return f": {met} goal{'' if met == 1 else 's'} met, {verdicts.count('short')} short" if any(verdicts) else ""
 
 
 def _section(docs: Path, name: str, part: Part) -> str:
