@@ -37,7 +37,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def web(service: Service) -> Iterator[Web]:
-    web = Web("it", service.address, {"Authorization": TOKEN}, deadlines=Deadlines(2.0, 0.3, 1.0))
+    web = Web("it", service.address, {"Authorization": TOKEN})
     yield web
     web.close()
 
@@ -136,9 +136,9 @@ def text_of(size: int) -> bytes:
     return b'"%s"' % (b"x" * (size - 2))
 
 
-def test_the_largest_answer_is_taken_whole(service: Service) -> None:
+def test_the_largest_answer_is_taken_whole(service: Service, web: Web) -> None:
     service.reply = lambda _: Answer(200, text_of(LARGEST))
-    assert len(Web("it", service.address, {}).get("").body) == LARGEST - 2
+    assert len(web.get("").body) == LARGEST - 2
 
 
 def test_no_answer_is_waited_for_so_long_that_its_role_looks_hung(home: Path) -> None:
@@ -164,7 +164,9 @@ def test_a_service_that_does_not_answer_as_it_should_is_down_without_a_word_of_o
 
 
 @pytest.mark.parametrize(("piece", "why"), [(b"", "it does not answer in time"), (b" ", "took too long|in time")])
-def test_nobody_waits_for_a_service_that_hangs_or_trickles(service: Service, web: Web, piece: bytes, why: str) -> None:
+def test_nobody_waits_for_a_service_that_hangs_or_trickles(service: Service, piece: bytes, why: str) -> None:
+    web = Web("it", service.address, {}, deadlines=Deadlines(2.0, 0.3, 1.0))
+
     def pieces() -> Iterator[bytes]:
         while not service.closing.wait(0.1):
             yield piece
