@@ -179,6 +179,11 @@ class Engine:
         self._opening.load()
 
     @property
+    def loads(self) -> int:
+        """How often everything was loaded. A call of several turns cannot go on with what it knew before."""
+        return self._opening.loads
+
+    @property
     def queues(self) -> Queues:
         self._ensure_loaded()
         return self._queues

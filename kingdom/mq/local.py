@@ -26,6 +26,8 @@ from kingdom.mq.typed_calls import Answer, Calls, Refused
 BACKEND_BY_TRACE = {"payloads": "hybrid", "yirangmq.db": "sqlite", "fs": "filesystem"}
 """What a store leaves in its data folder."""
 
+FORGOTTEN = "what another thread asked for meanwhile failed, or the store was repaired; it may be done or not"
+
 
 def settings_of(path: Path | str | None = None, **config: Any) -> Settings:
     """Return the settings for a data folder, or those in a configuration file, or those of the home around us.
@@ -51,6 +53,8 @@ class _Asked:
 
     row: Command[Engine]
     call: Call
+    #: How often the engine had loaded the store when the last part of it was carried out.
+    loads: int = 0
     answer: Answer | NotYet | None = None
     error: Exception | None = None
 
@@ -76,18 +80,17 @@ class Local(Calls):
         row = CALLS.get(command)
         if row is None:
             raise Usage(message=f"only a running manager knows its {command}")
-        call = Call(_as_travelled(command, payload), self.client_id, request_id or "")
-        until = time.monotonic() + (call[WAIT] / 1000 if row.nothing is not None else 0)
+        asked = _Asked(row, Call(_as_travelled(command, payload), self.client_id, request_id or ""))
+        until = time.monotonic() + (asked.call[WAIT] / 1000 if row.nothing is not None else 0)
         while True:
             arrivals = self._arrivals
-            asked = _Asked(row, call)
             self._together.serve(asked)
             if isinstance(asked.error, Refusal):
                 raise Refused(code=asked.error.code, text=str(asked.error)) from None
             if asked.error is not None:
                 raise asked.error
             if isinstance(asked.answer, NotYet):
-                call = Call(call.payload, call.client, call.request_id, done=asked.answer.done)
+                asked.call.done = asked.answer.done
             elif row.nothing is None or asked.answer != row.nothing or not self._wait(arrivals, until):
                 assert asked.answer is not None
                 return asked.answer
@@ -98,6 +101,11 @@ class Local(Calls):
             try:
                 self._engine.sweep()
                 for asked in group:
+                    if asked.call.done is not None and asked.loads != self._engine.loads:
+                        store = type(self._engine.store).__name__
+                        asked.error = StoreError(backend=store, action="go on with this call", why=FORGOTTEN)
+                        continue
+                    asked.loads = self._engine.loads
                     try:
                         asked.answer = asked.row.answer(self._engine, asked.call)
                     except StoreError:

@@ -44,6 +44,8 @@ class Opening:
         self._reject = reject
         #: Whether a group was lost, so that memory may say something else than the store.
         self.stale = True
+        #: How often everything was loaded.
+        self.loads = 0
 
     def ensure_loaded(self) -> None:
         """Load everything anew if a group was lost. StoreError while its failed changes are not given up yet."""
@@ -57,6 +59,7 @@ class Opening:
     def load(self) -> None:
         """Forget what is in memory and load it from the store."""
         now = self._clock()
+        self.loads += 1
         self._leases.forget()
         self._timers.forget()
         self._deduplication.forget()

@@ -182,7 +182,11 @@ class Queues:
         queue = self.declare(name) if name in self.dead_letter_sources else self.get(name)
         if queue.paused != paused:
             queue.paused = paused
-            self._save(queue)
+            try:
+                self._save(queue)
+            except StoreError:
+                queue.paused = not paused  # else it would not be saved when it is asked for again
+                raise
 
     def load(self) -> None:
         """Make all queues empty, each with the policy that the configuration or a call has given it."""

@@ -22,6 +22,12 @@ MUTANTS = [
         caught_by="tests/mailbox/test_serve.py::test_a_call_of_several_turns_is_refused_when_one_of_them_cannot_be_committed",
     ),
     Mutant(
+        "a library's call of several turns goes on with what was forgotten",
+        "kingdom.mq.local",
+        replace("asked.loads != A", "False"),
+        caught_by="tests/mailbox/test_session.py::test_a_call_of_several_turns_does_not_go_on_with_what_was_forgotten_meanwhile",
+    ),
+    Mutant(
         "a raw report of an earlier attempt counts",
         "kingdom.soldiers",
         replace("A if A and A.attempt == B else None", "A if A else None"),

@@ -2,20 +2,25 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 
 import kingdom.mq
 from kingdom.errors import BadInput, KingdomError
 from kingdom.mq import Delivery, Refused, Session
+from kingdom.mq.errors import StoreError
+from kingdom.mq.local import Local, settings_of
+from kingdom.mq.message_format import Draft
 from kingdom.mq.stores import STORES
 from tests.mailbox.boxes import Running
 from tests.waiting import SOON
@@ -291,3 +296,69 @@ with kingdom.mq.open({home!r}) as q:
             [sys.executable, "-c", lines], env=manager.environment, capture_output=True, text=True, cwd=ROOT, timeout=60
         )
         assert (ended.stdout, ended.stderr) == ("{'n': 1}\n", "")
+
+
+class Disturbed(Local):
+    """A store in this process in which something happens after the first turn of a call."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def _carry_out(self, group: Sequence[Any], until: float) -> None:
+        super()._carry_out(group, until)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            # Not by `call`: this thread serves others as long as it is in here.
+            meanwhile()
+
+
+def lose_a_group(local: Local, folder: Path) -> None:
+    """Let the group of another thread fail: somebody else writes into the database."""
+    another = sqlite3.connect(folder / "yirangmq.db", isolation_level=None)
+    another.execute("BEGIN IMMEDIATE")
+    local._engine.publish("full", Draft("1"))
+    with pytest.raises(StoreError):
+        local._engine.commit()
+    another.close()
+
+
+def mend(local: Local, folder: Path) -> None:
+    local.check(repair=True)
+
+
+@pytest.mark.parametrize("meanwhile", [lose_a_group, mend])
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [
+        ("publish_batch", {"queue": "q", "messages": [{"message": n} for n in range(1200)]}),
+        ("consume_batch", {"queue": "full", "limit": 1200}),
+        ("move", {"queue": "full", "to": "q"}),
+        ("purge", {"queue": "full", "yes": True}),
+        ("delete_queue", {"queue": "full", "yes": True}),
+    ],
+)
+def test_a_call_of_several_turns_does_not_go_on_with_what_was_forgotten_meanwhile(
+    home: Path, command: str, payload: dict[str, Any], meanwhile: Callable[[Local, Path], None]
+) -> None:
+    folder = home / "data"
+    local = Disturbed(settings_of(folder, backend="sqlite", sqlite={"busyTimeoutMs": 1}))
+    local.call("publish_batch", {"queue": "full", "messages": [{"message": n} for n in range(1200)]})
+    local.meanwhile = lambda: meanwhile(local, folder)
+    with pytest.raises(StoreError, match="may be done or not"):
+        local.call(command, payload)
+    assert local.call("publish", {"queue": "q", "message": 1})["messageKey"].startswith("msg:q:")
+    local.close()
+
+
+def test_a_pause_that_could_not_be_kept_is_kept_when_it_is_asked_for_again(home: Path) -> None:
+    folder = home / "data"
+    local = Local(settings_of(folder, backend="sqlite", sqlite={"busyTimeoutMs": 1}))
+    local.call("publish", {"queue": "q", "message": 1})
+    another = sqlite3.connect(folder / "yirangmq.db", isolation_level=None)
+    another.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError):
+        local._engine.queues.pause("q")
+    another.close()
+    local.call("pause", {"queue": "q"})
+    local.close()
+    with kingdom.mq.open(folder) as session:
+        assert session.status("q")["paused"]
