@@ -72,43 +72,21 @@ def order(
     for folder in (workspace, places.outbox(agent), places.told(agent)):
         make_folder(folder)
     os.utime(workspace)
-    made = SoldierOrder(
-        soldier=f"soldier-{soldier.task}-{attempt}",
-        task_id=soldier.task,
-        general=COUNCIL,
-        attempt=attempt,
-        engine=chosen.name,
-        account=chosen.account,
-        program=chosen.program,
+    made = prepare.basic_order(services, manifest, chosen, soldier, attempt, workspace, manifest.limits, left_usd)
+    made = made._replace(
         workspace=str(workspace if engine.is_model else places.home),
-        prompt=str(_prompt(services, agent, row, paths, soldier)),
-        result_path=str(soldier.result_path),
-        out=str(places.session_log(f"soldier-{soldier.task}-{attempt}", "out")),
-        err=str(places.session_log(f"soldier-{soldier.task}-{attempt}", "err")),
-        limits={**row["limits"], "budget_usd": _least(row["limits"]["budget_usd"], left_usd)}
-        | {"reserved_mb": engine.reserves_mb},
-        sandbox=manifest.sandbox,
-        external=manifest.sandbox,
         question=f"`sandbox: off` for {agent} in config/council.yaml lets it run all the same",
-        may_write=[str(workspace), str(soldier.folder), str(places.outbox(agent))],
-        may_not_read=prepare.may_not_read(places, COUNCIL),
-        env=_environment(services, agent, workspace, soldier, manifest.sandbox),
+        may_write=[*made.may_write, str(places.outbox(agent))],
+        env={**made.env, **_environment(services, agent, workspace, manifest.sandbox)},
         may_read=[str(workspace.parent), str(places.workspaces / team.GENERAL)],
         may_remove=[str(places.told(agent))],
         arguments=[*row["command"][1:], *paths] if chosen.name == "command" else [],
-        settings=_settings(services, chosen.name, row),
-        durability=services.system["durability"],
+        settings={**made.settings, **({} if row["model"] is None else {"model": row["model"]})},
     )
+    _write_prompt(services, agent, row, paths, made)
     if engine.is_model:
         own = EngineHome(places, COUNCIL, name)
-        home, totals, session = prepare.engine_home(services, manifest, own, engine, own.session_id)
-        made = made._replace(
-            home=str(home),
-            may_write=[*made.may_write, str(home)],
-            env={**made.env, "HOME": str(home)},
-            session_id=session,
-            session_totals=totals,
-        )
+        made = prepare.with_home(services, manifest, own, engine, made._replace(session_id=own.session_id))
     return made._replace(env={**made.env, **engine.environment(made)})
 
 
@@ -124,21 +102,17 @@ def soldier_of(services: Services, agent: str) -> SoldierHandle:
     return SoldierHandle(services.places, COUNCIL, AGENT + agent)
 
 
-def _environment(
-    services: Services, agent: str, workspace: Path, soldier: SoldierHandle, has_sandbox: bool
-) -> dict[str, str]:
-    own = {"TMPDIR": str(soldier.folder), "KINGDOM_WORKSPACE": str(workspace)}
+def _environment(services: Services, agent: str, workspace: Path, has_sandbox: bool) -> dict[str, str]:
+    own = {"KINGDOM_WORKSPACE": str(workspace)}
     return {**own, "KINGDOM_OUTBOX": str(services.places.outbox(agent))} if has_sandbox else own
 
 
-def _prompt(
-    services: Services, agent: str, row: Mapping[str, Any], paths: Sequence[str], soldier: SoldierHandle
-) -> Path:
-    places = services.places
-    told = TOLD.format(agent=agent, paths="\n".join(f"- {path}" for path in paths), mime=f"python3 {places.codec}")
-    path = places.prompt(soldier.task)
-    services.unsynced.rewrite(path, (_instructions(services, row) + told).encode())
-    return path
+def _write_prompt(
+    services: Services, agent: str, row: Mapping[str, Any], paths: Sequence[str], made: SoldierOrder
+) -> None:
+    listed = "\n".join(f"- {path}" for path in paths)
+    told = TOLD.format(agent=agent, paths=listed, mime=f"python3 {services.places.codec}")
+    services.unsynced.rewrite(Path(made.prompt), (_instructions(services, row) + told).encode())
 
 
 def _instructions(services: Services, row: Mapping[str, Any]) -> str:
@@ -151,12 +125,3 @@ def _instructions(services: Services, row: Mapping[str, Any]) -> str:
         raise NeedsSetUp(why=f"its instructions {path} are not there") from None
     except BadFile as error:
         raise NeedsSetUp(why=str(error)) from None
-
-
-def _settings(services: Services, engine: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    known = dict(services.system["runtime"].get(engine, {}))
-    return {**known, "model": row["model"]} if row["model"] is not None else known
-
-
-def _least(bound: float | None, left: float | None) -> float | None:
-    return min((one for one in (bound, left) if one is not None), default=None)

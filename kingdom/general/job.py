@@ -341,7 +341,8 @@ class GeneralJob:
         if seconds < allowed:
             return False
         said = f"the soldier of {task.id} has taken {seconds:.0f} s and is asked to end"
-        data = {"soldier_id": prepare.soldier_name(task), "task_id": task.id, "timeout_seconds": round(allowed)}
+        name = prepare.soldier_name(task.id, task.attempt)
+        data = {"soldier_id": name, "task_id": task.id, "timeout_seconds": round(allowed)}
         services.log.warn(said, event="soldier.timeout", **data)
         soldier.request_stop(services.disk, self._timeout_reason(seconds, allowed), services.clock())
         return True
@@ -388,7 +389,7 @@ class GeneralJob:
         base = float(self._general.manifest.timeout_seconds)
         if seconds < base:
             return base
-        name = prepare.soldier_name(task)
+        name = prepare.soldier_name(task.id, task.attempt)
         silent = services.clock() - last_output([services.places.session_log(name, part) for part in ("out", "err")])
         if silent > rules["active_within_seconds"]:
             return base

@@ -25,7 +25,8 @@ from kingdom.times import stamp
 def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, report: RawReport) -> bool:
     """Do what follows from a soldier's report. Return whether the task has ended, as all of these functions do."""
     log = general.services.log
-    log.event("soldier.completed", soldier_id=prepare.soldier_name(task), task_id=task.id, attempt=task.attempt)
+    name = prepare.soldier_name(task.id, task.attempt)
+    log.event("soldier.completed", soldier_id=name, task_id=task.id, attempt=task.attempt)
     if report.missing_sandbox:
         log.warn(f"NO WHOLE SANDBOX for the soldier of {task.id}: {report.missing_sandbox}")
     if look.stopping is not None:
@@ -88,7 +89,7 @@ def _used(task: Task, soldier: SoldierHandle, why: str) -> Result | None:
 
 def log_killed(log: Log, task: Task, reason: str) -> None:
     """Log that a task's soldier was killed."""
-    log.event("soldier.killed", soldier_id=prepare.soldier_name(task), task_id=task.id, reason=reason)
+    log.event("soldier.killed", soldier_id=prepare.soldier_name(task.id, task.attempt), task_id=task.id, reason=reason)
 
 
 def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:

@@ -107,64 +107,74 @@ def order(
 
     ConsentRefused when a person does not want the task done; NeedsSetUp when there is no prompt to be filled in.
     """
-    places = services.places
+    places, engine = services.places, chosen.engine
     is_own = asked is not None and asked.target_general == manifest.name
     task, external = consent.task_and_trust(asked, manifest.name, task)
-    name = soldier_name(task)
     task_file = soldier.control_folder / "task.json"
     make_folder(soldier.control_folder)
     services.unsynced.rewrite(task_file, to_json(task.to_json()))
-    session_id = _session_id(task)
-    home: Path | None = None
-    totals: Mapping[str, float] = {}
-    if chosen.engine.is_model:
-        own = engine_homes.of(places, manifest.name, task, session_id)
-        home, totals, session_id = engine_home(services, manifest, own, chosen.engine, session_id)
-    may_write = [str(workspace), str(soldier.folder)]
+    made = basic_order(services, manifest, chosen, soldier, task.attempt, workspace, _limits(manifest, task), left_usd)
     may_read = [str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
     if task.repo is not None:
         # Its clone shares the mirror's objects, and what a warm server has looked at may be older than the mirror.
         may_read.append(str(places.mirrors(manifest.name)))
-    if home is not None:
+    made = made._replace(
+        external=external,
+        question=consent.question(manifest.name),
+        env={**made.env, "KINGDOM_TASK_FILE": str(task_file)},
+        session_id=_session_id(task),
+        may_read=may_read,
+    )
+    if engine.is_model:
+        own = engine_homes.of(places, manifest.name, task, made.session_id)
+        made = with_home(services, manifest, own, engine, made)
         lent = memory.lend(services.unsynced, places, manifest.name, services.config["memory"]["largest_bytes"])
-        may_write += [str(home), str(lent)]
-        may_read += [str(path) for path in instructions.lay(places, services.unsynced, manifest.name)]
-    made = SoldierOrder(
+        made = made._replace(
+            may_write=[*made.may_write, str(lent)],
+            may_read=[*may_read, *map(str, instructions.lay(places, services.unsynced, manifest.name))],
+            mcp=_tools(services, manifest, made.result_path),
+        )
+    _write_prompt(services, manifest, task, asked if is_own else None, chosen, made)
+    return made._replace(env={**made.env, **engine.environment(made)})
+
+
+def basic_order(
+    services: Services,
+    manifest: Manifest,
+    chosen: Chosen,
+    soldier: SoldierHandle,
+    attempt: int,
+    workspace: Path,
+    limits: Mapping[str, Any],
+    left_usd: float | None,
+) -> SoldierOrder:
+    """Return what every soldier is started with, whose prompt is still to be written."""
+    places, name = services.places, soldier_name(soldier.task, attempt)
+    bounds = [bound for bound in (limits["budget_usd"], left_usd) if bound is not None]
+    return SoldierOrder(
         soldier=name,
-        task_id=task.id,
+        task_id=soldier.task,
         general=manifest.name,
-        attempt=task.attempt,
+        attempt=attempt,
         engine=chosen.name,
         account=chosen.account,
         program=chosen.program,
         workspace=str(workspace),
-        prompt=str(
-            _write_prompt(services, manifest, task, asked if is_own else None, chosen, str(soldier.result_path))
-        ),
+        prompt=str(places.prompt(soldier.task)),
         result_path=str(soldier.result_path),
         out=str(places.session_log(name, "out")),
         err=str(places.session_log(name, "err")),
-        limits={**_limits(manifest, task, left_usd), "reserved_mb": chosen.engine.reserves_mb},
+        limits={**limits, "budget_usd": min(bounds, default=None), "reserved_mb": chosen.engine.reserves_mb},
         sandbox=manifest.sandbox,
-        external=external,
-        question=consent.question(manifest.name),
-        may_write=may_write,
+        external=manifest.sandbox,
+        question="",
+        may_write=[str(workspace), str(soldier.folder)],
         may_not_read=may_not_read(places, manifest.name),
-        env={
-            "KINGDOM_TASK_FILE": str(task_file),
-            "TMPDIR": str(soldier.folder),
-            **({"HOME": str(home)} if home else {}),
-        },
-        session_id=session_id,
+        env={"TMPDIR": str(soldier.folder)},
         plugins=list(manifest.cc_plugins),
-        may_read=may_read,
-        home=str(home) if home else None,
         settings=dict(services.system["runtime"].get(chosen.name, {})),
-        session_totals=totals,
-        mcp=_tools(services, manifest, str(soldier.result_path)) if home else {},
         durability=services.system["durability"],
     )
-    return made._replace(env={**made.env, **chosen.engine.environment(made)})
 
 
 def environment(services: Services, manifest: Manifest, soldier: SoldierHandle, engine: Engine) -> dict[str, str]:
@@ -188,8 +198,8 @@ def environment_of(services: Services, names: Iterable[str], soldier: SoldierHan
     }
 
 
-def soldier_name(task: Task) -> str:
-    return f"soldier-{task.id}-{task.attempt}"
+def soldier_name(task: str, attempt: int) -> str:
+    return f"soldier-{task}-{attempt}"
 
 
 def _session_id(task: Task) -> str | None:
@@ -198,20 +208,26 @@ def _session_id(task: Task) -> str | None:
     return session_id if task.type == "resume" and isinstance(session_id, str) and session_id else None
 
 
-def engine_home(
-    services: Services, manifest: Manifest, own: engine_homes.EngineHome, engine: Engine, session_id: str | None
-) -> tuple[Path, Mapping[str, float], str | None]:
-    """Return the HOME of a model's program, made anew around its sessions; what the session has used; the session.
+def with_home(
+    services: Services, manifest: Manifest, own: engine_homes.EngineHome, engine: Engine, made: SoldierOrder
+) -> SoldierOrder:
+    """Return an order with a HOME for a model's program, made anew around its sessions.
 
     A session that this HOME does not know cannot be resumed: the prompt tells the whole matter without it.
     """
-    known = session_id if session_id is not None and own.knows(session_id) else None
+    known = made.session_id if made.session_id is not None and own.knows(made.session_id) else None
     own.empty(services.unsynced, engine.kept if known else (), ())
     engine_homes.make(own)
     engine.furnish(services, manifest, own.home)
     if (identity := owner.git_identity(services.system["runtime"])) is not None:
         owner.Furnishing(own.home).write(".gitconfig", identity)
-    return own.home, own.totals(known) if known else {}, known
+    return made._replace(
+        home=str(own.home),
+        may_write=[*made.may_write, str(own.home)],
+        env={**made.env, "HOME": str(own.home)},
+        session_id=known,
+        session_totals=own.totals(known) if known else {},
+    )
 
 
 def _tools(services: Services, manifest: Manifest, result_path: str) -> dict[str, dict[str, Any]]:
@@ -225,11 +241,10 @@ def _tools(services: Services, manifest: Manifest, result_path: str) -> dict[str
     return {"kingdom": {"command": sys.executable, "args": ["-P", "-m", "kingdom.soldier.mcp"], "env": env}}
 
 
-def _limits(manifest: Manifest, task: Task, left_usd: float | None) -> dict[str, Any]:
-    """Return the manifest's limits, with what earlier tries and other tasks have left of the budgets."""
+def _limits(manifest: Manifest, task: Task) -> dict[str, Any]:
+    """Return the manifest's limits, with what earlier tries have left of the budgets."""
     left = {name: _left(manifest.limits[name], getattr(task, note)) for name, (note, _) in BUDGETS.items()}
-    bounds = [bound for bound in (left["budget_usd"], left_usd) if bound is not None]
-    return {**manifest.limits, **left, "budget_usd": min(bounds, default=None)}
+    return {**manifest.limits, **left}
 
 
 def _left(budget: float | None, spent: object) -> float | None:
@@ -249,22 +264,20 @@ def _secrets_of_owner(home: str) -> list[str]:
 
 
 def _write_prompt(
-    services: Services, manifest: Manifest, task: Task, asked: Checkpoint | None, chosen: Chosen, result_path: str
-) -> Path:
+    services: Services, manifest: Manifest, task: Task, asked: Checkpoint | None, chosen: Chosen, made: SoldierOrder
+) -> None:
     answers = asked if task.type == "resume" else None
     text = prompt.write(
         _template(services, manifest, task, chosen.name),
         task,
-        contract=prompt.CONTRACT.format(path=result_path) if chosen.engine.is_model else "",
+        contract=prompt.CONTRACT.format(path=made.result_path) if chosen.engine.is_model else "",
         memory=memory.recall(services.places, manifest.name, task.repo),
         boundary=secrets.token_hex(8),
         largest_bytes=services.config["prompt"]["largest_bytes"],
         question=str(answers.question or "") if answers else "",
         first=_first_of(services, answers) if answers else None,
     )
-    path = services.places.prompt(task.id)
-    services.unsynced.rewrite(path, text.encode())
-    return path
+    services.unsynced.rewrite(Path(made.prompt), text.encode())
 
 
 def _first_of(services: Services, asked: Checkpoint) -> Checkpoint | None:
