@@ -240,10 +240,7 @@ class Disk:
     def sweep_scratch(self) -> int:
         """Delete the unfinished files of an earlier run of this writer. Return how many there were."""
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        names = os.listdir(self.scratch)
-        for name in names:
-            os.unlink(os.path.join(self.scratch, name))
-        return len(names)
+        return delete_files(self.scratch)
 
     def _replace_all(self, items: Iterable[Item]) -> list[Name]:
         """Replace files, and return their paths. Only the contents are durable then."""
@@ -368,6 +365,16 @@ def rename_new(src: Name, dst: Name) -> None:
 def make_folder(path: Path) -> None:
     """Create a folder and its parents; no error if it exists."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def delete_files(folder: Name) -> int:
+    """Delete the files in a folder and return how many there were. Folders in it, which no writer makes, stay."""
+    deleted = 0
+    for name in os.listdir(folder):
+        with suppress(IsADirectoryError):
+            os.unlink(os.path.join(folder, name))
+            deleted += 1
+    return deleted
 
 
 def is_there(path: Name) -> bool:

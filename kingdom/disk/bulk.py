@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from kingdom.disk.atomic import NEW_FILE, Durability, rename_new, sync_file_system, write_whole
+from kingdom.disk.atomic import NEW_FILE, Durability, delete_files, rename_new, sync_file_system, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -209,8 +209,7 @@ class FileBatch:
     def sweep(self) -> None:
         """Delete what a killed process left unfinished."""
         self._spares.clear()
-        for name in os.listdir(self.scratch):
-            os.unlink(f"{self.scratch}/{name}")
+        delete_files(self.scratch)
 
     def trim(self, most: int) -> int:
         """Delete up to `most` spares. Returns how many are left."""
@@ -390,8 +389,7 @@ class Relay:
                 os.unlink(spare)
         self._spares.clear()
         os.makedirs(self._scratch, 0o700, exist_ok=True)
-        for name in os.listdir(self._scratch):
-            os.unlink(f"{self._scratch}/{name}")
+        delete_files(self._scratch)
 
     def _draft(self) -> tuple[int, str, int]:
         """Return a file to write into, its path, and how long it is."""

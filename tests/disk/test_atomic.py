@@ -18,6 +18,7 @@ import pytest
 
 from kingdom.disk import atomic
 from kingdom.disk.atomic import Disk, Durability
+from kingdom.disk.bulk import FileBatch, Relay
 from kingdom.disk.codec import DEEPEST, parse_json, read_bytes, read_json, to_json, to_line, to_list
 from kingdom.disk.lock import Lock, held, holder_pid, is_locked
 from kingdom.errors import BadFile, Collision, Locked, LockLost
@@ -91,6 +92,21 @@ def test_what_a_killed_life_left_is_swept(disk: Disk, home: Path) -> None:
     (home / "scratch" / "17-1.tmp").write_bytes(b"half")
     assert disk.sweep_scratch() == 1
     assert os.listdir(home / "scratch") == []
+
+
+def test_a_folder_that_somebody_made_among_unfinished_files_stays(home: Path) -> None:
+    """It kept every role, and the stores of the queue, from starting."""
+    scratch = home / "scratch"
+    writers = [
+        Disk(scratch).sweep_scratch,
+        FileBatch(str(scratch), durability="process").sweep,
+        Relay(str(scratch), most_spares=1).sweep,
+    ]
+    for sweep in writers:
+        (scratch / "notes").mkdir(parents=True, exist_ok=True)
+        (scratch / "17-1.tmp").write_bytes(b"half")
+        sweep()
+        assert os.listdir(scratch) == ["notes"]
 
 
 def test_a_writer_that_lost_its_right_shows_nothing_and_leaves_no_litter(home: Path) -> None:
@@ -245,6 +261,7 @@ def test_a_disk_that_fills_up_tears_one_line_at_most(home: Path) -> None:
 import resource, signal, sys
 from pathlib import Path
 from kingdom.disk import atomic
+from kingdom.disk.bulk import FileBatch, Relay
 from kingdom.disk.atomic import Disk, Durability
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 home = Path(sys.argv[1])
@@ -267,6 +284,7 @@ def test_a_write_cut_short_at_any_byte_leaves_the_old_file_and_no_draft(home: Pa
 import os, resource, signal, sys
 from pathlib import Path
 from kingdom.disk import atomic
+from kingdom.disk.bulk import FileBatch, Relay
 from kingdom.disk.atomic import Disk, Durability
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 home = Path(sys.argv[1])
