@@ -10,15 +10,15 @@ from tests.faults.mq.test_sweep_stores import step
 from tests.faults.mutants import Check, Mutant
 from tests.faults.oracle import Figure
 from tests.faults.powerloss import OUTCOMES
-from tests.faults.sweep import FULL, KILL, power_cuts, sweep
+from tests.faults.sweep import BROKEN, KILL, power_cuts, sweep
 
 
 def killed(backend: str, *operations: str) -> Check:
     return lambda tree, near: sweep(step(backend, *operations), KILL, tree=tree, near=near, stop_at=1).bad
 
 
-def full(backend: str, *operations: str) -> Check:
-    return lambda tree, near: sweep(step(backend, *operations), FULL, tree=tree, near=near, stop_at=1).bad
+def broken(backend: str, *operations: str) -> Check:
+    return lambda tree, near: sweep(step(backend, *operations), BROKEN, tree=tree, near=near, stop_at=1).bad
 
 
 def cut(backend: str, *operations: str) -> Check:
@@ -32,7 +32,7 @@ CHECKS = {
     "files bury kill": killed("filesystem", "bury", "reprocess"),
     "files publish power": cut("filesystem", "publish", "publish_large", "publish_batch"),
     "files ack power": cut("filesystem", "lease", "ack", "nack"),
-    "files batch full": full("filesystem", "publish_batch"),
+    "files batch broken": broken("filesystem", "publish_batch"),
     "sqlite kill": killed("sqlite", "publish", "lease", "nack"),
     "sqlite power": cut("sqlite", "publish", "ack"),
     "sqlite move kill": killed("sqlite", "move"),
@@ -112,13 +112,13 @@ MUTANTS = [
         near="inbox|processing|dlq",
     ),
     Mutant(
-        "half a batch is forgotten when the disk fills",
+        "half a batch is forgotten when the disk fails",
         "kingdom.mq.engine",
         replace(
             "self._remember_part(A, B)",
             "len(outcomes) == len(A.drafts) and self._remember_part(A, B)",
         ),
-        "files batch full",
+        "files batch broken",
     ),
     Mutant(
         "a commit is not synced",
