@@ -132,11 +132,12 @@ class Manager:
         return float(ipc["pollIntervalMs"]) / 1000
 
     def _check_lock(self) -> None:
-        """Check the mailbox's lock, which keeps out managers of other homes; the role checks its own in every turn."""
+        """Check the locks of mailbox and store, which keep out others; the role checks its own in every turn."""
         now = time.monotonic()
         if now >= self._check_lock_at:
             self._check_lock_at = now + CHECK_LOCK_SECONDS
             self._lock.check()
+            self._engine.check_lock()
 
     def _report(self, sentence: str, level: str) -> None:
         self._services.log.info(sentence, level)

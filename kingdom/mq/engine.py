@@ -667,6 +667,11 @@ class Engine:
             self._opening.load()
         return findings
 
+    def check_lock(self) -> None:
+        """Raise LockLost when somebody has removed the lock of the store: another engine may be at work on it."""
+        if self._lock is not None:
+            self._lock.check()
+
     def commit(self) -> None:
         """Make all since the last commit as durable as the configuration says. StoreError: all of it is undecided."""
         store = self.store

@@ -98,6 +98,7 @@ class Local(Calls):
     def _carry_out(self, group: Sequence[_Asked], until: float) -> None:
         """Answer several calls and make them durable together. A StoreError is for all: what they did is undecided."""
         with self._arrived:
+            self._engine.check_lock()
             try:
                 self._engine.sweep()
                 for asked in group:

@@ -8,6 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from kingdom.home import config as home_config
 from kingdom.mailbox.manager import Manager, collect_young, keep_collections_short
 from tests.fixtures import Clock, services
@@ -41,6 +43,21 @@ def test_a_manager_of_another_home_does_not_share_the_mailbox(own_manager: Runni
     running.home = other
     ended = second(running)
     assert (ended.returncode, "manager.lock" in ended.stderr) == (75, True)
+
+
+@pytest.mark.parametrize("lock", ["mailbox/manager.lock", "mq/lock"])
+def test_a_manager_whose_lock_was_removed_ends_with_75(own_manager: Running, lock: str) -> None:
+    """Somebody else may hold the new one, and would deliver the same messages."""
+    (own_manager.home / "queue" / lock).unlink()
+    process = own_manager.process
+    assert process is not None
+
+    def is_over() -> bool:
+        (own_manager.root / "requests" / "wakes-it.json").write_text("{}")
+        return process.poll() is not None
+
+    wait_until(is_over, SOON, "the manager ended")
+    assert process.returncode == 75
 
 
 def test_a_configuration_that_is_wrong_ends_it_with_78(home: Path) -> None:

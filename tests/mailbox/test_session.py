@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import kingdom.mq
-from kingdom.errors import BadInput, KingdomError
+from kingdom.errors import BadInput, KingdomError, LockLost
 from kingdom.mq import Delivery, Refused, Session
 from kingdom.mq.errors import StoreError
 from kingdom.mq.local import Local, settings_of
@@ -226,6 +226,18 @@ def test_a_folder_opens_as_it_was_left_and_once_at_a_time(home: Path) -> None:
                 kingdom.mq.open(folder)
         with kingdom.mq.open(folder) as q:
             assert [message.payload for message in q.consume("jobs")] == [{"n": 1}]
+
+
+def test_a_store_whose_lock_was_removed_is_written_to_no_more(home: Path) -> None:
+    with kingdom.mq.open(home / "data") as first:
+        first.publish("q", 1)
+        (home / "data" / "lock").unlink()
+        with kingdom.mq.open(home / "data") as second:
+            (message,) = second.consume("q")
+            for call in (first.take, first.purge):
+                with pytest.raises(LockLost):
+                    call("q")
+            message.ack()
 
 
 def test_a_configuration_file_opens_what_it_says(home: Path) -> None:
