@@ -62,6 +62,7 @@ from kingdom.mq.stores.base import MOST_AT_ONCE
 
 Context = TypeVar("Context")
 
+OF_BATCH = "is that of the batch for each of its messages: leave it out, or publish to another queue by another call"
 COUNTED_AT_ONCE = 20_000
 LEASED_AT_ONCE = 250
 
@@ -500,9 +501,15 @@ def refused(refusal: Refusal) -> Data:
 
 
 def _publishing(engine: Engine, call: Call) -> tuple[list[Draft | Refusal], Publishing]:
-    drafts = [draft_or_refusal(message) for message in call[MESSAGES]]
+    queue = call[QUEUE]
+    drafts = [
+        draft_or_refusal(message)
+        if message.get("queue") in (None, queue)
+        else InvalidRequest(field="queue", why=OF_BATCH)
+        for message in call[MESSAGES]
+    ]
     good = [entry for entry in drafts if isinstance(entry, Draft)]
-    return drafts, engine.publishing(call[QUEUE], good, call.request_id, call.client)
+    return drafts, engine.publishing(queue, good, call.request_id, call.client)
 
 
 def _lease(engine: Engine, call: Call, limit: int, room: int = MOST_AT_ONCE) -> list[Leased]:

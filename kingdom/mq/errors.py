@@ -6,11 +6,17 @@ from typing import ClassVar
 
 from kingdom.errors import BadInput, KingdomError
 
+LONGEST_FACT = 500
+"""More characters than any name or key has that is right."""
+
 
 class Refusal(BadInput):
     """{message}"""
 
     code: ClassVar[str] = "ERR_INVALID_REQUEST"
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(**{name: _short(fact) for name, fact in facts.items()})
 
 
 class InvalidRequest(Refusal):
@@ -63,3 +69,8 @@ class StoreError(KingdomError):
     """the {backend} store cannot {action}: {why}"""
 
     code: ClassVar[str] = "ERR_INTERNAL_ERROR"
+
+
+def _short(fact: object) -> object:
+    """Return what a caller has written, cut where it would fill the answer."""
+    return f"{fact[:LONGEST_FACT]}…" if isinstance(fact, str) and len(fact) > LONGEST_FACT else fact

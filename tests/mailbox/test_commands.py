@@ -481,6 +481,20 @@ def test_a_bad_message_in_a_batch_stops_no_other(box: ByHand) -> None:
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2
 
 
+def test_a_message_of_a_batch_does_not_go_to_another_queue_than_it_names(box: ByHand) -> None:
+    messages = [{"message": 1, "queue": "other"}, {"message": 2, "queue": "q"}, {"message": 3}]
+    first, *others = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]
+    assert first["error"]["code"] == "ERR_INVALID_REQUEST"
+    assert all("messageKey" in other for other in others)
+    assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2
+
+
+@pytest.mark.parametrize("field", ["messageKey", "queue", "leaseId"])
+def test_a_refusal_repeats_no_more_than_a_line_of_what_was_asked(box: ByHand, field: str) -> None:
+    answer = box.ask("ack" if field != "queue" else "pause", {"messageKey": "msg:q:1", field: "x" * 100_000})
+    assert (answer["ok"], len(answer["error"]["message"]) < 1000) == (False, True)
+
+
 @pytest.mark.parametrize("name", HARD_NAMES)
 def test_names_may_hold_any_printable_text(box: ByHand, name: str) -> None:
     key = published(box, name, deduplicationKey=name, targetConsumerId=name, type=name, traceId=name)
