@@ -125,8 +125,10 @@ class Delivery:
     def take(self, message: Message) -> Message | None:
         """Mark a message and move it into processed/; None when it has gone."""
         is_first = message.path.parent.name != self._services.places.told(message.agent).name
-        cleared = dict.fromkeys(OF_ALL_TRIES if is_first else OF_THE_LAST_TRY)
-        if not self._edit(message.path, "processing", cleared):
+        headers: dict[str, str | None] = dict.fromkeys(OF_ALL_TRIES if is_first else OF_THE_LAST_TRY)
+        if message.thread and message.names_no_thread:
+            headers["X-IGNITE-Thread-ID"] = message.thread
+        if not self._edit(message.path, "processing", headers):
             return None
         path: Path | None = message.path
         if is_first:

@@ -44,6 +44,7 @@ class Figures:
             "type": message.type,
             "about": one_line(message.about, 120),
             **({"task_id": message.task} if message.task else {}),
+            **({"outcome": one_line(outcome, 20)} if (outcome := message.outcome) else {}),
         }
         # Messages without a thread are listed by day, so that such a list ends and is deleted when it is old.
         thread = message.thread or f"without-{row['at'][:10]}"

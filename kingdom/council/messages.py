@@ -14,9 +14,12 @@ from kingdom.times import moment
 
 _NAME = re.compile(r".+_(\d{16})\.mime\Z", re.DOTALL)
 NEW = ("", "queued")
+ENDS = ("task_completed", "evaluation_result")
 LATEST = 9_999_999_999
 """The last second whose microseconds have 16 digits."""
 NORMAL = mime.PRIORITIES.index("normal")
+BEGINNINGS = ("user_goal", "github_event", "github_task", "system_init", "slack_event", "slack_task")
+"""Types that come from outside of the team: one that names no thread and answers nothing begins a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,10 @@ class Message:
     status: str
     #: critical, high, normal or low; another word counts as normal.
     priority: str
+    #: What it belongs to: as it says, or its own id where it begins something.
     thread: str
+    #: Whether it does not say so itself.
+    names_no_thread: bool
     id: str
     in_reply_to: str
     repository: str
@@ -74,6 +80,11 @@ class Message:
         """The task of a plan that it is about; "" when it is about none."""
         return self._first("task_id")
 
+    @property
+    def outcome(self) -> str:
+        """How the work or the evaluation ended that it tells of; "" when it tells of none."""
+        return self._first("overall_status", "verdict", "status") if self.type in ENDS else ""
+
     def _first(self, *keys: str) -> str:
         """Return the first of these fields that its body has."""
         try:
@@ -88,6 +99,7 @@ def read_message(path: Path, agent: str, raw: bytes) -> Message:
     found = mime.parse_message(raw.decode("utf-8", "replace"))
     texts = {key: value for key, value in found.items() if isinstance(value, str)}
     retries = texts.get("retry_count", "")
+    begins = texts["type"] in BEGINNINGS and not texts["in_reply_to"]
     return Message(
         path,
         agent,
@@ -97,7 +109,8 @@ def read_message(path: Path, agent: str, raw: bytes) -> Message:
         [*found["to"], *found["cc"]],
         texts["status"].lower(),
         texts["priority"].lower(),
-        texts["thread_id"],
+        texts["thread_id"] or (texts["message_id"].strip("<>") if begins else ""),
+        not texts["thread_id"],
         texts["message_id"],
         texts["in_reply_to"],
         texts["repository"],

@@ -139,7 +139,7 @@ class Outboxes:
         if why := self._fault_of(message, agent, thread):
             self._refuse(agent, path, why, raw)
             return
-        if thread and not message.thread:
+        if thread and message.names_no_thread:
             raw = mime.update_header(raw.decode(), "X-IGNITE-Thread-ID", thread).encode()
         self._sent[agent] += 1
         name = path.name if is_well_named(path.name) else name_of(message)
@@ -169,7 +169,7 @@ class Outboxes:
             return "; ".join(faults)
         if mime.folder_of(message.sender) != agent:
             return f"it is from {message.sender!r} and lay in the outbox of {agent}"
-        if thread and message.thread not in ("", thread):
+        if thread and not message.names_no_thread and message.thread != thread:
             return f"it is of the thread {message.thread!r}, and {agent} was told of {thread!r}"
         unknown = [to for to in message.to if not is_there(self._services.places.agent(mime.folder_of(to)))]
         return f"there is no {', '.join(unknown)}" if unknown else ""

@@ -88,5 +88,8 @@ def _text(message: Message, body: Mapping[str, Any]) -> str:
     marks += [f"{percent:g} %"] if isinstance(percent, int | float) and not isinstance(percent, bool) else []
     marks += ["done"] if body.get("final") is True else []
     head = f"[council] {one_line(message.sender, 40)}" + (f" ({', '.join(marks)})" if marks else "")
-    text = "\n".join(map(printable, (said or message.type).strip().splitlines()))
+    lines = (said or message.type).strip().splitlines()
+    if body.get("final") is True and isinstance(listed := body.get("deliverables"), list):
+        lines += [f"deliverable: {one['location']}" for one in listed if isinstance(one, Mapping) and "location" in one]
+    text = "\n".join(map(printable, lines))
     return f"{head}: {text}"[:LONGEST]

@@ -66,7 +66,7 @@ def test_a_model_is_told_its_instructions_and_the_path_and_no_word_of_the_messag
     (home / "agents").mkdir()
     (home / "agents" / "architect.md").write_text("# You judge designs.\n")
     opened = modelled(model="played-model", instructions="agents/architect.md")
-    sent = opened.write("architect", body="goal: a secret goal\n")
+    sent = opened.write("architect", msg_type="architecture_request", body="{goal: a secret goal, question: q}")
     opened.settle()
     (saw,) = told(opened)
     assert saw["prompt"].startswith("# You judge designs.\n\n## Your messages\n")
@@ -152,6 +152,6 @@ def test_several_messages_of_a_thread_are_told_at_once_to_an_agent_that_takes_th
 def test_of_several_messages_only_those_that_are_left_have_failed(council: Open) -> None:
     row = {"command": ["sh", "-c", 'rm "$1"', "agent"], "sandbox": False, "at_once": 2}
     opened = council({"agents": {"leader": row}})
-    names = [opened.write().name for _ in range(2)]
+    names = [opened.write(thread_id="t-1").name for _ in range(2)]
     opened.until(lambda: "retry 1 of 3" in opened.log, "one has failed")
     assert opened.names("leader", "processed") == names[1:]

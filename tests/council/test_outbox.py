@@ -109,7 +109,7 @@ OUTSIDE = {
     "another's outbox": """refused(open, f"{HOME}/state/council/outboxes/leader/x.mime", "w")""",
     "a copy on its way": """refused(open, f"{HOME}/state/council/posting/leader/x.mime", "w")""",
     "the note of its turn": """refused(open, f"{HOME}/state/council/camp/council-architect/told.json", "w")""",
-    "what the council knows": """refused(open, f"{HOME}/state/council/threads/without-2026-02-07.jsonl")""",
+    "what the council knows": """refused(open, f"{HOME}/state/council/threads/t-1.jsonl")""",
     "the queue by its link": """refused(open, f"{HOME}/queue/council/leader/x.mime", "w")""",
     "its outbox taken away": """refused(os.rename, OUTBOX, OUTBOX + "-gone")""",
     "a link in its outbox": """
@@ -134,7 +134,7 @@ def rogue(council: Open, home: Path) -> Any:
         places.council_link.parent.mkdir(parents=True, exist_ok=True)
         places.council_link.symlink_to(places.council)
         done: Council = council({"agents": {"architect": row, "evaluator": caged("sleep 1000")}, **settings})
-        done.write("evaluator", name="goal_1770000000000009.mime")
+        done.write("evaluator", name="goal_1770000000000009.mime", thread_id="t-1")
         done.until(lambda: done.names("evaluator", "processed"), "the evaluator is at work")
         done.write("architect")
         done.until(lambda: not done.names("architect", "processed") and not done.names("architect"), "it is done")
@@ -245,7 +245,15 @@ def test_what_is_swapped_while_it_is_taken_is_sent_as_it_was_judged(rogue: Any) 
     assert all("from 'user'" in why or outboxes.FLOOD in why for why in parked), parked
 
 
-@pytest.mark.parametrize(("said", "reaches"), [("", True), ("--thread-id t-1", True), ("--thread-id t-2", False)])
+@pytest.mark.parametrize(
+    ("said", "reaches"),
+    [
+        ("", True),
+        ("--type user_goal", True),
+        ("--thread-id t-1", True),
+        ("--thread-id t-2", False),
+    ],
+)
 def test_what_an_agent_sends_belongs_to_the_thread_that_it_was_told_of(said: str, reaches: bool, council: Open) -> None:
     opened = council({"agents": {"architect": caged(f"{SEND} --to leader {said} && {DONE}")}})
     opened.write("architect", thread_id="t-1")

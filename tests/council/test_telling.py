@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from kingdom import mime
 from kingdom.council.job import CouncilJob
+from kingdom.disk.codec import parse_json
 from kingdom.errors import BadConfig
+from kingdom.home.places import as_filename, find_codec
 from kingdom.runtime.processes import carriers, soldier_markers
 from tests.council.conftest import Open
 from tests.council.councils import DONE, HANG, LEFT, TOLD, Council, sh
@@ -205,9 +208,27 @@ def test_every_message_is_listed_in_its_thread(council: Open) -> None:
     opened: Council = council(leader=DONE)
     sent = opened.write(thread_id="a/b", body="title: what it is about")
     opened.settle()
-    from kingdom.disk.codec import parse_json
-
     (path,) = opened.places.council_threads.iterdir()
     (row,) = [parse_json(line) for line in path.read_bytes().splitlines()]
     assert (row["file"], row["agent"], row["about"]) == (sent.name, "leader", "what it is about")
     assert path.name == "a+2f+b.jsonl"
+
+
+@pytest.mark.parametrize("folder", ["", "processed"])
+def test_a_goal_that_names_no_thread_begins_one_that_its_answers_inherit(folder: str, council: Open) -> None:
+    answer = f"{sys.executable} {find_codec()} send --from leader --to user --type progress_update --reply-to $1"
+    opened: Council = council(leader=f"{answer} --body '{{repository: x, summary: seen}}' && {DONE}")
+    goal = opened.headers(opened.write(folder=folder))["message_id"]
+    opened.settle()
+    (path,) = opened.places.council_threads.iterdir()
+    rows = [parse_json(line) for line in path.read_bytes().splitlines()]
+    assert path.name == f"{as_filename(goal.strip('<>'))}.jsonl"
+    assert [(row["type"], row["in_reply_to"]) for row in rows] == [("user_goal", ""), ("progress_update", goal)]
+
+
+def test_messages_of_other_types_and_answers_begin_no_thread(council: Open) -> None:
+    opened: Council = council(leader=DONE)
+    opened.write(msg_type="notification", body="a: b")
+    opened.write(in_reply_to="<1.2.3@ignite.local>")
+    opened.settle()
+    assert [path.name for path in opened.places.council_threads.iterdir()] == ["without-2026-02-07.jsonl"]
