@@ -12,6 +12,7 @@ from kingdom.home.places import Places, find_home
 from kingdom.team.context import Context, Message, NotUnderstood
 from kingdom.team.plan import MOST_ROUNDS, Plan
 from kingdom.team.work import first
+from kingdom.words import one_line
 
 
 def begin(context: Context, message: Message) -> None:
@@ -60,9 +61,10 @@ def judged(context: Context, message: Message) -> None:
     if verdict == "pass":
         if plan.accept(task):
             _go_on(context, plan)
-            _report(context, plan, f"{task} is accepted")
+            _report(context, plan, f"{_title(plan, task)} is accepted")
     elif plan.rounds(task) >= MOST_ROUNDS:
-        _report(context, plan, f"{task} failed", failed=f"{task} failed {MOST_ROUNDS} evaluations")
+        title = _title(plan, task)
+        _report(context, plan, f"{title} failed", failed=f"{title} failed {MOST_ROUNDS} evaluations")
 
 
 def revised(context: Context, message: Message) -> None:
@@ -77,7 +79,13 @@ def _try_again(context: Context, plan: Plan, task: str, why: object) -> None:
     if plan.try_again(task):
         _go_on(context, plan)
     else:
-        _report(context, plan, f"{task} failed", failed=f"{task} failed twice: {why}")
+        title = _title(plan, task)
+        _report(context, plan, f"{title} failed", failed=f"{title} failed twice: {why}")
+
+
+def _title(plan: Plan, task: str) -> str:
+    """Return what a task is called, as people read it."""
+    return repr(one_line(plan.task(task).body.get("title") or task, 80))
 
 
 def _ask_for_evaluation(context: Context, plan: Plan, task: str) -> None:

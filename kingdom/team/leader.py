@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kingdom.team.context import Context, Message
+from kingdom.words import one_line
 
 STEP = 25
 """Percent of progress between two reports to people."""
@@ -27,9 +28,10 @@ def plan(context: Context, message: Message) -> None:
     if message.body.get("feasible") is False:
         _end(context, "refused", message.text("reason"))
         return
-    tasks = message.body.get("task_count", 0)
-    context.remember(recommendations=message.body.get("recommendations", []))
-    _tell(context, "plan", f"the plan has {tasks} tasks", percent=10)
+    tasks, strategy = message.body.get("task_count", 0), message.body.get("strategy")
+    what = one_line(strategy.get("approach") or "", 80) if isinstance(strategy, dict) else ""
+    context.remember(recommendations=message.body.get("recommendations", []), what=what)
+    _tell(context, "plan", f"the plan has {tasks} tasks" + (f": {what}" if what else ""), percent=10)
 
 
 def progress(context: Context, message: Message) -> None:
@@ -54,7 +56,7 @@ def verdict(context: Context, message: Message) -> None:
     _tell(
         context,
         "improvement",
-        f"{message.text('title')} is improved: {message.body.get('summary', 'it failed a check')}",
+        f"{message.text('title')!r} is improved: {message.body.get('summary', 'it failed a check')}",
     )
 
 
@@ -80,7 +82,8 @@ def escalation(context: Context, message: Message) -> None:
 
 
 def _report(context: Context, message: Message) -> str:
-    lines = [f"done: {context.recall('goal')}"]
+    what, goal = context.recall("what"), context.recall("goal")
+    lines = [f"done: {what}, for {goal!r}" if what else f"done: {goal}"]
     if summary := message.body.get("result"):
         lines.append(str(summary))
     if times := context.recall("improved", 0):

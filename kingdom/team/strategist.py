@@ -14,19 +14,26 @@ ASKED = ("design", "quality", "insight")
 def request(context: Context, message: Message) -> None:
     """Make a plan and have it looked over; refuse a goal that nobody here has rules for."""
     goal, workspace = message.text("goal"), str(message.body.get("workspace") or ".")
-    kind = goals.kind_of(goal)
+    kind, repository = goals.kind_of(goal), Repository(workspace)
     if kind is None:
         hint = "set `team` in config/council.yaml for other goals"
-        why = f"without a model this team can do only {goals.all_titles()}; {hint}"
-        refusal = {"goal": goal, "strategy": {"approach": "none"}, "feasible": False, "reason": why}
-        context.send(["leader"], "strategy_response", refusal)
+        _refuse(context, goal, f"without a model this team can do only {goals.all_titles()}; {hint}")
         return
-    tasks = goals.tasks_of(kind, Repository(workspace), workspace)
+    if not repository.files:
+        hint = "`kingdom council plan` in the folder of a repository, or with --repo, says which is meant"
+        _refuse(context, goal, f"there is nothing to look at in {repository.folder}; {hint}")
+        return
+    tasks = goals.tasks_of(kind, repository, workspace)
     context.remember(goal=goal, kind=kind, tasks=tasks, asked_by=message.id)
     proposal = {"goal": goal, "proposed_strategy": _strategy(kind, tasks)}
     context.send(["architect"], "design_review_request", {**proposal, "tasks": tasks})
     context.send(["evaluator"], "quality_plan_request", {"goal": goal, "tasks": tasks})
     context.send(["innovator"], "insight_request", {**proposal, "workspace": workspace})
+
+
+def _refuse(context: Context, goal: str, why: str) -> None:
+    refusal = {"goal": goal, "strategy": {"approach": "none"}, "feasible": False, "reason": why}
+    context.send(["leader"], "strategy_response", refusal)
 
 
 def reviewed(context: Context, message: Message) -> None:

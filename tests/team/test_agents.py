@@ -11,6 +11,7 @@ from kingdom import mime
 from kingdom.records.council import faults_of_body
 from kingdom.team import __main__ as team_program
 from kingdom.team import goals
+from tests.fixtures import founded
 from tests.team.teams import repository
 
 THREAD = "task-20260207-001"
@@ -192,7 +193,7 @@ def test_a_task_that_was_deleted_without_a_report_is_given_out_once_more(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Agent(home, "coordinator", monkeypatch)
-    agent.told(agent.message("task_list", "{goal: x, tasks: [{task_id: a, title: a}]}", "strategist"))
+    agent.told(agent.message("task_list", "{goal: x, tasks: [{task_id: a, title: b c}]}", "strategist"))
     silent = "{task_id: a, original_assignee: ignitian_1, failure_reason: it is silent}"
     agent.told(agent.message("escalation", silent.replace("_1", "_2"), "queue_monitor"))
     assert len(agent.sent()) == 1, "ignitian_2 does not have it"
@@ -200,7 +201,7 @@ def test_a_task_that_was_deleted_without_a_report_is_given_out_once_more(
     assert [name.split("/")[0] for name in agent.sent()] == ["ignitian_1", "ignitian_1"]
     agent.told(agent.message("escalation", silent, "queue_monitor"))
     (report,) = [raw for name, raw in agent.sent().items() if name.startswith("leader/")]
-    assert b'failed: "a failed twice: it is silent"' in report
+    assert b"failed: \"'b c' failed twice: it is silent\"" in report
 
 
 def test_a_task_without_rules_is_reported_as_an_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,9 +231,33 @@ def test_words_of_a_repository_cannot_act(home: Path) -> None:
         ("which FIXMEs are left?", "todo"),
         ("test gaps", "gaps"),
         ("what is untested", "gaps"),
+        ("what has no test?", "gaps"),
+        *[(goals.title(kind), kind) for kind in goals.GOALS],
         ("build a rocket", None),
         ("", None),
     ],
 )
 def test_the_kinds_of_goals(words: str, kind: str | None) -> None:
     assert goals.kind_of(words) == kind
+
+
+def test_folders_that_are_called_as_those_of_a_home_are_part_of_a_repository(home: Path) -> None:
+    shop = repository(home / "shop")
+    for name in ("src/state/cart.py", "queue/list.py", "workspace/Cargo.py", "build/made.py"):
+        (shop / name).parent.mkdir(parents=True, exist_ok=True)
+        (shop / name).write_text("# TODO: x\n")
+    assert {"src/state/cart.py", "queue/list.py", "workspace/Cargo.py"} <= set(goals.Repository(str(shop)).files)
+    assert "build/made.py" not in goals.Repository(str(shop)).files
+    founded(shop)
+    listed = goals.Repository(str(shop)).files
+    assert "src/state/cart.py" in listed
+    assert {"queue/list.py", "workspace/Cargo.py"}.isdisjoint(listed)
+
+
+def test_a_goal_about_a_folder_without_files_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "empty" / ".git").mkdir(parents=True)
+    agent = Agent(home, "strategist", monkeypatch)
+    agent.told(agent.message("strategy_request", f"{{goal: a README, workspace: {home / 'empty'}}}", "leader"))
+    ((_, raw),) = agent.sent().items()
+    assert "feasible: false" in raw.decode()
+    assert f"there is nothing to look at in {home / 'empty'}; " in raw.decode()

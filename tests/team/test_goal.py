@@ -42,6 +42,11 @@ OUTLINE = """\
 - `README.md`
 - `docs/guide.md`
 """
+HEAD = "[council] leader (final, 100 %, done)"
+REPORT = """\
+README-outline.md
+evaluator sent back 1 of 6 tasks, which innovator improved
+suggested: let ignitians count the lines of 'What it is' before they report"""
 
 
 def test_a_goal_goes_through_the_whole_team(team: Team) -> None:
@@ -50,7 +55,7 @@ def test_a_goal_goes_through_the_whole_team(team: Team) -> None:
     path = team.places.deliverables / TASK / "README-outline.md"
     assert (result["status"], result["session_id"]) == ("success", TASK)
     assert result["summary"].splitlines() == [
-        "done: README outline",
+        "done: the outline of a README, for 'README outline'",
         "README-outline.md",
         "evaluator sent back 1 of 6 tasks, which innovator improved",
         "suggested: let ignitians count the lines of 'What it is' before they report",
@@ -58,6 +63,8 @@ def test_a_goal_goes_through_the_whole_team(team: Team) -> None:
     ]
     assert path.read_text() == OUTLINE
     assert "[council] leader (strategy, 0 %): strategist makes a plan for: README outline" in team.posts()
+    assert "[council] leader (plan, 10 %): the plan has 6 tasks: the outline of a README" in team.posts()
+    assert [post for post in team.posts() if "(work" in post and "' is accepted" not in post] == []
     assert team.told()[0] == "user → leader user_goal"
     assert sorted(team.told("strategy_request", "strategy_response", "task_list")) == [
         "leader → strategist strategy_request",
@@ -103,3 +110,12 @@ def test_a_goal_without_rules_is_refused_plainly(team: Team) -> None:
     assert result["status"] == "skipped"
     assert result["reason"].startswith("without a model this team can do only the outline of a README, an inventory")
     assert team.told("task_assignment") == []
+
+
+@trees.in_campaigns
+def test_a_goal_that_a_program_wrote_into_the_queue_is_worked_on_and_reported(team: Team) -> None:
+    team.council.write("leader", folder="processed", body=f"goal: README outline\nworkspace: {team.shop}\n")
+    report = team.until(lambda: [post for post in team.posts() if "(final" in post], "leader has reported")
+    (place,) = team.places.workspaces.rglob("README-outline.md")
+    assert report == [f"{HEAD}: done: the outline of a README, for 'README outline'\n{REPORT}\ndeliverable: {place}"]
+    assert place.read_text() == OUTLINE

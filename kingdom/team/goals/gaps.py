@@ -66,5 +66,5 @@ def heading(repository: Repository) -> str:
     return f"What no test names in {repository.name}"
 
 
-WORDS = (("test", "gap"), ("untested",), ("missing", "test"), ("without", "test"), ("lack", "test"))
+WORDS = (("test", "gap"), ("untested",), ("no test",), ("missing", "test"), ("without", "test"), ("lack", "test"))
 GAPS = Goal("a list of what has no test", "test-gaps.md", WORDS, parts, facts, heading)

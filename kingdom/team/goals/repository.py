@@ -8,9 +8,10 @@ from contextlib import suppress
 from functools import cached_property
 
 MOST_FILES, LARGEST = 20_000, 512 << 10
-OTHERS = ("node_modules", "__pycache__", "build", "dist", "target", "vendor", "venv", "site-packages")
-LEFT_OUT = frozenset((*OTHERS, "workspace", "state", "logs", "queue"))
-"""Folders of what others have made, and of a kingdom's own work."""
+LEFT_OUT = frozenset(["node_modules", "__pycache__", "build", "dist", "target", "vendor", "venv", "site-packages"])
+"""Folders of what others have made."""
+OF_A_HOME = frozenset(("workspace", "state", "logs", "queue"))
+"""Folders of a kingdom's own work, in its home."""
 SECRET_ENDINGS = (".env", ".pem", ".key", ".p12", ".pfx", ".db")
 LONGEST_QUOTE = 160
 
@@ -51,7 +52,9 @@ class Repository:
 
     def _walk(self) -> Iterator[str]:
         for folder, folders, names in os.walk(self.folder):
-            folders[:] = sorted(name for name in folders if name not in LEFT_OUT and not name.startswith("."))
+            is_home = "config" in folders and os.path.isdir(os.path.join(folder, "queue", "events"))
+            left_out = LEFT_OUT | OF_A_HOME if is_home else LEFT_OUT
+            folders[:] = sorted(name for name in folders if name not in left_out and not name.startswith("."))
             for name in sorted(names):
                 path = os.path.join(folder, name)
                 if name.startswith(".") or name.endswith(SECRET_ENDINGS) or os.path.islink(path):
