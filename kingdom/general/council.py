@@ -25,14 +25,14 @@ from kingdom.records import notes
 from kingdom.records.council import yaml_of
 from kingdom.records.messages import Result, Task
 from kingdom.soldiers.budgets import days_of
-from kingdom.soldiers.consent import YES
+from kingdom.soldiers.consent import meaning
 from kingdom.soldiers.handle import SoldierHandle
 from kingdom.times import moment
 from kingdom.words import duration, one_line
 
-NO = frozenset(["no", "n", "nope", "stop", "아니", "아니오", "아니요", "いいえ"])
 MOST_FILES, LARGEST_FILE = 32, 1 << 20
 LONGEST_GOAL = 8000
+SHALL_IT = "Shall the council go on? Answer yes or no; leader is told of any other words, and you are asked again."
 Note = dict[str, Any]
 
 
@@ -160,9 +160,8 @@ def _take_words(general: Context, task: Task, soldier: SoldierHandle, thread: st
     """Take what a person says about an open goal: the answer whether its plan is good, or words for leader."""
     words = str(task.payload.get("human_response") or "").strip()
     if note["approve"] and note["approved"] is None and task.original == note["task"]:
-        answer = words.strip(" .!").lower()
-        if answer in YES or answer in NO:
-            note |= {"task": task.id, "approved": answer in YES, "begun": general.now()}
+        if (answer := meaning(words)) is not None:
+            note |= {"task": task.id, "approved": answer, "begun": general.now()}
             note |= {"reply_context": _reply_context(general, task, thread), "reply_to": task.reply_to}
             if note["approved"]:
                 _write(general, note)
@@ -171,6 +170,7 @@ def _take_words(general: Context, task: Task, soldier: SoldierHandle, thread: st
             return _finish(general, task, soldier, thread, refused)
         _send(general, task, thread, {"goal": words, "context": "said of the plan, which waits for a yes"})
         note |= {"task": task.id, "begun": general.now(), "reply_context": _reply_context(general, task, thread)}
+        note |= {"said": one_line(words, 200)}
         _write(general, note)
         return False
     _send(general, task, thread, {"goal": words, "context": "said of the goal that is under way"})
@@ -222,9 +222,10 @@ def _ask(
 ) -> bool:
     """Ask people whether the plan is good, with what such tasks have cost before."""
     listed = [str(title) for title in plan.get("titles", ())]
-    lines = [f"The plan for {one_line(note['goal'], 200)!r} has {len(listed)} tasks:"]
+    lines = [f"{note['said']!r} is no yes and no no: leader has been told."] if note.get("said") else []
+    lines += [f"The plan for {one_line(note['goal'], 200)!r} has {len(listed)} tasks:"]
     lines += [f"{number}. {one_line(title, 120)}" for number, title in enumerate(listed, start=1)]
-    lines += [_estimate(general.services.places, len(listed)), "Shall the council go on, yes or no?"]
+    lines += [_estimate(general.services.places, len(listed)), SHALL_IT]
     _write(general, {**note, "tasks": len(listed)})
     asked = Result(task_id=task.id, status="needs_human", question="\n".join(lines), session_id=thread)
     return report.finish(general, task, soldier, asked)

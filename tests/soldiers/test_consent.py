@@ -53,7 +53,9 @@ def test_words_are_from_outside_unless_typed_here_or_scheduled(
     assert trusted(places, task) == (task, external)
 
 
-@pytest.mark.parametrize("text", ["yes", "Yes.", " OK! ", "네", "はい"])
+@pytest.mark.parametrize(
+    "text", ["yes", "Yes.", " OK! ", "네", "はい", "はい。", "\uff39\uff25\uff33\uff01", "yes, please", "Go on.\n"]
+)
 def test_a_yes_brings_back_the_task_that_asked(places: Places, text: str) -> None:
     write(places.checkpoint(ASKED), CHECKPOINT)
     task, external = trusted(places, answer(text))

@@ -8,8 +8,7 @@ import pytest
 
 from kingdom.cli.council import state_of, waiting_rows
 from kingdom.disk.codec import read_json, to_json
-from kingdom.general.council import NO
-from kingdom.soldiers.consent import YES
+from kingdom.soldiers.consent import NO, YES, meaning
 from tests.faults import trees
 from tests.fixtures import write
 from tests.team.teams import TASK, Team
@@ -54,7 +53,7 @@ def test_a_plan_waits_for_a_yes(team: Team) -> None:
         "5. Further reading",
         "6. the outline of a README",
         "What it will cost is not known: no plan has been carried out yet.",
-        "Shall the council go on, yes or no?",
+        "Shall the council go on? Answer yes or no; leader is told of any other words, and you are asked again.",
     ]
     team.council.settle()
     assert team.told("task_assignment") == []
@@ -82,7 +81,10 @@ def test_after_a_no_nothing_is_given_out(word: str, team: Team) -> None:
 def test_other_words_go_to_leader_and_the_question_is_asked_again(team: Team) -> None:
     asked(team)
     team.answer("only the layout, please")
-    assert team.result(SECOND)["status"] == "needs_human"
+    again = team.result(SECOND)
+    assert again["status"] == "needs_human"
+    heard = "'only the layout, please' is no yes and no no: leader has been told."
+    assert again["question"].startswith(f"{heard}\nThe plan for")
     team.until(lambda: team.told("user_goal") == ["user → leader user_goal"] * 2, "leader is told")
     team.answer("yes", original=SECOND, name="task-20260207-003")
     assert "you also said: only the layout, please" in team.result("task-20260207-003")["summary"]
@@ -90,6 +92,8 @@ def test_other_words_go_to_leader_and_the_question_is_asked_again(team: Team) ->
 
 def test_yes_and_no_are_told_apart() -> None:
     assert not YES & NO
+    said = {"Nope!": False, "아니요.": False, "いいえ。": False, "yes but later": None, "": None}
+    assert {words: meaning(words) for words in said} == said
 
 
 @trees.in_campaigns
