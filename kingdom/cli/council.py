@@ -272,8 +272,15 @@ def look(places: Places, now: float) -> dict[str, Any]:
     return {
         "runs": is_locked(places.lock("council")),
         "agents": rows,
+        "plans_to_approve": _plans_to_approve(places),
         "dead_letters": len(letters(places)),
     }
+
+
+def _plans_to_approve(places: Places) -> list[str]:
+    """Return the tasks that ask whether a plan is good."""
+    rows = [row for row in waiting_rows(places, ["coordinator"]) if _needs_yes(places, row)]
+    return [str(read_json_or(places.council_goal(row["thread"]), {}).get("task")) for row in rows]
 
 
 def _is_started(agents: Any, agent: str) -> bool:
@@ -306,6 +313,9 @@ def _sections(found: dict[str, Any]) -> list[Section]:
     idle = [row["agent"] for row in found["agents"] if row["is_started"] and row["agent"] not in busy]
     if idle:
         body.append(screen.line(f"idle: {', '.join(sorted(idle, key=_number_of))}", "dim", indent=0))
+    for asking in found["plans_to_approve"]:
+        how = f'`{home.command()} say --answer {asking} "yes"`, or no, or other words for leader.'
+        body.append(screen.line(f"A plan waits for a yes: {how}", "yellow", indent=0))
     if found["dead_letters"]:
         said = f"{count(found['dead_letters'], 'dead letter')}: `{home.command()} council dlq ls` says why."
         body.append(screen.line(said, "yellow", indent=0))
@@ -359,6 +369,8 @@ def _thread(places: Places, id: str) -> list[dict[str, Any]]:
     ]
     if rows:
         return rows
+    if (conversation := _conversation(places, id)) is not None:
+        return _thread(places, conversation)
     for path in sorted(places.council_threads.glob("*.jsonl")):
         listed = list(listed_rows(path))
         if any(is_named(row, id) for row in listed):
@@ -369,13 +381,22 @@ def _thread(places: Places, id: str) -> list[dict[str, Any]]:
     return [row for row in waiting if row["thread"] == named["thread"]] if named["thread"] else [named]
 
 
+def _conversation(places: Places, id: str) -> str | None:
+    """Return the thread that a person's words belong to, by the task that they have become."""
+    try:
+        thread = find(places, id, ("tasks",)).content["payload"]["session_id"]
+    except (NoSuchThing, LookupError, TypeError):
+        return None
+    return thread if isinstance(thread, str) and thread != id else None
+
+
 def is_named(row: dict[str, Any], id: str) -> bool:
     return id in (row["id"], row["id"].strip("<>"), row["file"], row["file"].removesuffix(ENDING))
 
 
-def waiting_rows(places: Places) -> Iterator[dict[str, Any]]:
-    """Yield what waits in agents' folders and was not taken yet."""
-    for agent in _agents(places):
+def waiting_rows(places: Places, agents: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield what waits in agents' folders, in those of all where none is named, and was not taken yet."""
+    for agent in agents or _agents(places):
         for name in sorted(_messages(places.agent(agent))):
             with suppress(FileNotFoundError, BadFile):
                 found = mime.parse_message(read_bytes(places.agent(agent) / name).decode("utf-8", "replace"))
@@ -423,7 +444,7 @@ def _tree(roots: list[Node]) -> Iterator[str]:
 
 def _branch(node: Node, lead: str, below: str) -> Iterator[str]:
     to = ", ".join(f"{agent} ({state})" for agent, state in node.states.items())
-    about = one_line(node.row.get("about") or "", 60)
+    about = " — ".join(filter(None, (one_line(node.row.get("about") or "", 60), node.row.get("outcome"))))
     what = f"{one_line(node.row['type'], 40)}: {one_line(node.row['from'], 40)} → {to}"
     yield f"{lead}{what}{f': {about}' if about else ''}"
     for child in node.children:
@@ -452,7 +473,7 @@ def _needs_yes(places: Places, row: dict[str, Any]) -> bool:
         goal = read_json_or(places.council_goal(row["thread"]), {})
     except BadName:
         return False
-    return bool(goal.get("approve")) and not goal.get("approved")
+    return bool(goal.get("approve")) and not goal.get("approved") and not goal.get("over")
 
 
 # Dead letters.

@@ -70,7 +70,7 @@ def _line(node: Node) -> str:
         f'{_text(agent)} <small class="{CLASSES.get(state, "wait")}">{_text(state)}</small>'
         for agent, state in node.states.items()
     )
-    said = _text(row.get("about") or "")
+    said = " — ".join(_text(part) for part in (row.get("about"), row.get("outcome")) if part)
     at = f" <small>{_text(row['at'])}</small>" if row.get("at") else ""
     return f"<b>{_text(row['type'])}</b> {_text(row['from'])} → {to}{f'<br>{said}' if said else ''}{at}"
 

@@ -19,6 +19,7 @@ from kingdom.words import closest, printable
 
 LOOK_SECONDS = 0.2
 BLOCK = 1 << 16
+ATTACHED = {"task-": "a task's soldier", "council-": "what this agent prints"}
 
 
 @click.command(short_help="Show the end of a log.")
@@ -34,7 +35,8 @@ def logs(role: str, follow: bool, count: int) -> None:
     if not path.exists():
         known = sorted(log.stem for log in places.logs.glob("*.log"))
         hint = closest(role, known) or (f"; there are {', '.join(known)}" if known else "; nothing has run here yet")
-        hint += f"; `{home.command()} attach {role}` follows a task's soldier" if role.startswith("task-") else ""
+        for start, what in ATTACHED.items():
+            hint += f"; `{home.command()} attach {role}` follows {what}" if role.startswith(start) else ""
         raise NoSuchThing(what="log", name=role or "system", hint=hint)
     Tail([path], count).run(follow)
 

@@ -19,7 +19,7 @@ from kingdom.home.places import Places
 from kingdom.runtime.processes import carriers, soldier_markers
 from tests.cli.conftest import Held, Terminal
 from tests.council.councils import CRASH, DONE, HANG, LEFT, Council, council_of, sh
-from tests.fixtures import all_of, install
+from tests.fixtures import all_of, install, put, task, write
 
 Open = Callable[..., Council]
 
@@ -62,6 +62,19 @@ def test_status_shows_what_waits_and_who_is_at_work(council: Open, terminal: Ter
     assert found["runs"]
     assert {row["oldest_seconds"] for row in found["agents"] if not row["waiting"] + row["in_hand"]} == {0.0}
     assert (leader["waiting"], leader["in_hand"], leader["at_work_on"]) == (1, 1, sent.name)
+
+
+def test_status_names_the_plan_that_waits_for_a_yes(council: Open, terminal: Terminal) -> None:
+    opened = council(coordinator=DONE)
+    goal = {"thread": "task-1", "task": "task-2", "approve": True, "approved": None, "sent": True}
+    write(opened.places.council_goal("task-1"), goal)
+    opened.write("coordinator", msg_type="task_list", thread_id="task-1", body="tasks: []")
+    opened.settle()
+    said = terminal.ok("council", "status")
+    assert re.search(r"^A plan waits for a yes: `\S+ say --answer task-2 \"yes\"`, or no, or other words", said, re.M)
+    assert json.loads(terminal.ok("council", "status", "--json"))["plans_to_approve"] == ["task-2"]
+    write(opened.places.council_goal("task-1"), {**goal, "over": "cancelled"})
+    assert "A plan waits" not in terminal.ok("council", "status")
 
 
 def test_status_says_when_there_is_nothing(terminal: Terminal) -> None:
@@ -188,6 +201,34 @@ def test_a_thread_is_shown_as_a_tree_also_when_its_messages_are_gone(council: Op
     assert [line for line in said if "escalation" not in line] == tree
     for name in (identity, identity.strip("<>"), goal.name, goal.stem):
         assert terminal.ok("council", "thread", name).splitlines()[0] == tree[0]
+
+
+def test_a_thread_is_found_by_every_task_of_its_conversation(council: Open, terminal: Terminal) -> None:
+    opened = council(leader=DONE)
+    opened.write(thread_id="task-20260207-001")
+    opened.settle()
+    resumed = {"session_id": "task-20260207-001", "human_response": "yes"}
+    put(opened.places.home, "tasks", "completed", **task("task-20260207-002", type="resume", payload=resumed))
+    assert "user_goal: user → leader" in terminal.ok("council", "thread", "task-20260207-002")
+    put(opened.places.home, "tasks", "pending", **task("task-20260207-003"))
+    said = terminal("council", "thread", "task-20260207-003")
+    assert said.err.startswith("kingdom: no thread or message named 'task-20260207-003'")
+
+
+def test_a_thread_says_how_work_and_evaluations_ended(council: Open, terminal: Terminal, tmp_path: Path) -> None:
+    opened = council(leader=DONE, coordinator=DONE)
+    for kind, body in (
+        ("evaluation_result", "{task_id: a, title: one, overall_status: fail}"),
+        ("evaluation_result", "{task_id: a, title: one, verdict: pass}"),
+        ("task_completed", "{task_id: a, status: error, error: {message: x}}"),
+    ):
+        opened.write(msg_type=kind, thread_id="t-1", from_agent="evaluator", body=body)
+    opened.settle()
+    said = [line.partition(": ")[2] for line in terminal.ok("council", "thread", "t-1").splitlines()]
+    ends = ["one — fail", "one — pass", "a — error"]
+    assert said == [f"evaluator → leader (done): {end}" for end in ends]
+    terminal.ok("council", "thread", "t-1", "--html", str(tmp_path / "thread.html"))
+    assert [end for end in ends if end not in (tmp_path / "thread.html").read_text()] == []
 
 
 def test_a_thread_is_one_page_in_which_nothing_acts(council: Open, terminal: Terminal, tmp_path: Path) -> None:

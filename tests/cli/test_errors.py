@@ -24,6 +24,7 @@ COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [
     (("say", "--no-wait", "  "), 2, "nothing to say"),
     (("say", "--answer"), 2, "`kingdom say --help` shows how."),
     (("logs", "task-1"), 1, "attach task-1` follows a task's soldier"),
+    (("logs", "council-leader"), 1, "attach council-leader` follows what this agent prints"),
     (("start", "king"), 3, "the kingdom is not running; start it with `"),
     (("stop", "kong"), 1, "no role named 'kong', did you mean 'king'?"),
     (("stop", "mailbox"), 1, "no role named 'mailbox' is switched on; set roles.mailbox: true in"),
