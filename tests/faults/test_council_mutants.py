@@ -126,8 +126,14 @@ MUTANTS = [
     Mutant(
         "an agent speaks in any thread",
         "kingdom.council.outboxes:Outboxes._fault_of",
-        replace("A not in ('', B)", "False"),
+        replace("A and not B.names_no_thread and C != D", "False"),
         OUTBOX + "what_an_agent_sends_belongs_to_the_thread_that_it_was_told_of",
+    ),
+    Mutant(
+        "a goal that names no thread begins none",
+        "kingdom.council.messages:read_message",
+        replace("A in BEGINNINGS and not B", "False"),
+        TELLING + "a_goal_that_names_no_thread_begins_one_that_its_answers_inherit",
     ),
     Mutant(
         "a link in an outbox is followed",
