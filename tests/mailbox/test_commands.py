@@ -481,6 +481,13 @@ def test_a_bad_message_in_a_batch_stops_no_other(box: ByHand) -> None:
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 2
 
 
+def test_a_batch_holds_ten_thousand_entries_at_most(box: ByHand) -> None:
+    acks = [{"messageKey": "msg:q:1"}] * 10_000
+    assert len(box.data("ack_batch", {"acks": acks})["results"]) == 10_000
+    assert box.code("ack_batch", {"acks": [*acks, *acks[:1]]}) == "ERR_INVALID_REQUEST"
+    assert box.code("peek", {"queue": "q", "limit": 10_001}) == "ERR_INVALID_REQUEST"
+
+
 def test_a_message_of_a_batch_does_not_go_to_another_queue_than_it_names(box: ByHand) -> None:
     messages = [{"message": 1, "queue": "other"}, {"message": 2, "queue": "q"}, {"message": 3}]
     first, *others = box.data("publish_batch", {"queue": "q", "messages": messages})["messages"]

@@ -151,3 +151,17 @@ def test_only_who_asks_again_at_once_is_waited_for_without_sleep(home: Path) -> 
         gc.unfreeze()
         gc.set_threshold(*before)
     assert found == {5.0: False, 0.0005: True, 0.0015: False, 0.0009: True}
+
+
+@pytest.mark.parametrize("watches", [True, False])
+def test_requests_are_watched_for_unless_the_configuration_says_to_poll(home: Path, watches: bool) -> None:
+    king = services(home, "king", Clock(), mq={"backend": "memory", "ipc": {"useFolderWatcher": watches}})
+    before = gc.get_threshold()
+    manager = Manager(replace(king, name="mailbox", config=home_config.load(king.places, "mq")))
+    try:
+        assert manager.folders() == ({home / "queue" / "mailbox" / "requests": ()} if watches else {})
+        assert (manager.turn(None).wait < 1) is not watches
+    finally:
+        manager.close()
+        gc.unfreeze()
+        gc.set_threshold(*before)

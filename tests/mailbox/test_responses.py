@@ -120,6 +120,28 @@ def test_a_mode_that_the_configuration_names_is_set(home: Path) -> None:
     box.engine.close()
     box = ByHand(home, backend="memory", ipc={"requestsMode": "1733"})
     assert stat.S_IMODE(box.box.requests.stat().st_mode) == 0o1733
+    assert stat.S_IMODE(box.box.root.stat().st_mode) == 0o711, "others can reach it"
+    box.engine.close()
+
+
+def test_a_clients_folder_has_the_mode_that_the_configuration_names(home: Path) -> None:
+    box = ByHand(home, backend="memory", ipc={"clients": {"sensor": {"mode": "2770"}}})
+    assert stat.S_IMODE((box.box.responses / "sensor").stat().st_mode) == 0o2770
+    box.engine.close()
+
+
+def test_where_other_users_are_clients_no_answer_is_written_into_a_request_that_somebody_may_have_open(
+    home: Path,
+) -> None:
+    box = ByHand(home, backend="memory", ipc={"clients": {"sensor": {"mode": "0700"}}})
+    name = box.post("health", client="sensor")
+    with (box.box.requests / f"{name}.json").open() as kept:
+        before = kept.read()
+        for _ in range(2):
+            box.ask("status", {"queue": "q"}, client="other")
+            box.turn()
+        kept.seek(0)
+        assert kept.read() == before
     box.engine.close()
 
 

@@ -334,6 +334,15 @@ def test_a_second_bad_file_of_the_same_name_overwrites_nothing(box: ByHand) -> N
     assert (box.box.dead / "bad.json.2").read_bytes() == b"two"
 
 
+def test_a_bad_file_that_cannot_be_moved_away_is_told_of_and_stops_nobody(box: ByHand) -> None:
+    box.box.dead.rmdir()
+    box.box.dead.touch()
+    box.lay("bad.json", b"{")
+    box.data("health")
+    assert any(sentence.startswith("left 'bad.json' in ") for sentence in box.said)
+    assert box.names(box.box.requests) == ["bad.json"]
+
+
 def test_a_client_folder_that_is_a_link_is_not_written_to(box: ByHand, home: Path) -> None:
     (home / "elsewhere").mkdir()
     os.symlink(home / "elsewhere", box.box.responses / "me")

@@ -946,3 +946,11 @@ def test_a_deduplication_key_is_remembered_as_long_as_the_policy_says(rig: Rig) 
     assert rig.publish(dedup_key="k") == key
     rig.sweep(2 * 86_400)
     assert rig.publish(dedup_key="k") != key
+
+
+def test_a_plain_message_makes_nothing_due_before_the_next_tidying(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("memory")
+    rig.publish()
+    rig.sweep()
+    rig.publish()
+    assert (rig.mq.next_due() or 0) > rig.clock()
