@@ -170,11 +170,14 @@ def check_queue(
     where: dict[str, str] = {}
     states: tuple[State, ...] = ("ready", "inflight", "dlq")
     for state in states:
-        for name in listed(folders[state]):
+        for name in sorted(listed(folders[state])):
             message_id = name[MESSAGE_ID]
-            if where.setdefault(message_id, state) != state:
+            if message_id in where:
+                if where[message_id] == state and repair:  # in two states: the load keeps one of them
+                    os.unlink(f"{folders[state]}/{name}.json")
                 yield Finding("doubled", queue, f"{message_id} is {where[message_id]} and {state}", repair)
                 continue
+            where[message_id] = state
             finding = _misplaced(queue, folders, state, name, repair)
             finding = finding or damage.finding_of(store, queue, state, name, repair, now)
             if finding is not None:

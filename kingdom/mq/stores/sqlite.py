@@ -479,6 +479,8 @@ class SqliteStore:
             if name is not None and (not names.is_name(name) or names.key_of(queue, name) != key):
                 findings.append(Finding("bad_name", queue, f"{key} has the name {name[:200]!r}", repair))
                 if repair:
+                    if names.is_ours(names.id_of_key(key)):
+                        self._query("set_queue", (names.queue_of_key(key), key))
                     self._query("forget_name", (key,))
         if repair and findings:
             self._take_over(self._connection)

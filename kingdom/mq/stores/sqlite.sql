@@ -97,6 +97,9 @@ UPDATE {{msg_index_table}} SET state = ? WHERE message_key = ?;
 -- name: forget_name
 UPDATE {{msg_index_table}} SET name = NULL WHERE message_key = ?;
 
+-- name: set_queue
+UPDATE {{msg_index_table}} SET queue = ? WHERE message_key = ?;
+
 -- name: select_foreign
 SELECT queue, message_key FROM {{msg_index_table}} WHERE name IS NULL;
 
