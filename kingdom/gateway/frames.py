@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -73,6 +75,18 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     #: Whether nothing of this client is under way, which must not be overtaken.
     is_idle = False
     _part = b""
+    #: What is left of a frame that another thread has begun to send.
+    _rest = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        #: Held while a frame is sent, and while the socket is given up: its number may be another's afterwards.
+        self._sending = threading.Lock()
+        self._socket: int = transport.get_extra_info("socket").fileno()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        with self._sending:
+            super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if not self.handshake_complete:
@@ -104,8 +118,24 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         """Send a frame, and return how many bytes wait for the reader now."""
         if self.close_sent or self.disconnected:
             return 0
-        self.transport.write(frame)
+        with self._sending:
+            self.transport.write(self._rest + frame)
+            self._rest = b""
         return self.transport.get_write_buffer_size()
+
+    def put_at_once(self, frame: bytes) -> bool:
+        """Send a frame on any thread. Return False where the event loop has to do it, because something waits."""
+        with self._sending:
+            if self.close_sent or self.disconnected or self._rest or self.transport.get_write_buffer_size():
+                return False
+            try:
+                sent = os.write(self._socket, frame)
+            except OSError:
+                return False
+            if sent < len(frame):
+                self._rest = frame[sent:]
+                self.loop.call_soon_threadsafe(self.put, b"")
+            return True
 
     def cut(self) -> None:
         """End the connection at once; what waits is lost."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
@@ -203,7 +203,7 @@ def _limit(given: str | None, errors: list[tuple[str, str]]) -> int:
 
 def sent(value: object) -> Sent | None:
     """Return the message in the payload of a `sendMessage`, or None when there is none."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return None
     room, client_msg_id, content = value.get("roomId"), value.get("clientMsgId"), value.get("content")
     type_ = value.get("type", "TEXT")

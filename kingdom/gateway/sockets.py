@@ -62,6 +62,13 @@ class Answer(NamedTuple):
         if self.number is not None:
             self.clients.send(self.client, Outgoing.answer(self.number, result))
 
+    def give_at_once(self, result: object) -> bool:
+        """Send it on any thread, if nothing else waits for this client. Return whether that was so."""
+        frames = self.client.frames
+        if self.number is None or frames is None:
+            return False
+        return frames.put_at_once(Outgoing.answer(self.number, result).frame)
+
 
 class Settled(NamedTuple):
     """What became of a message that was appended."""
@@ -69,6 +76,11 @@ class Settled(NamedTuple):
     answer: Answer
     client_msg_id: str
     outcome: Outcome
+
+    @property
+    def accepted(self) -> dict[str, object]:
+        """What the client is told when it is stored."""
+        return {"clientMsgId": self.client_msg_id, "status": "ACCEPTED"}
 
 
 class HallSocket:
@@ -205,6 +217,8 @@ class Sockets:
         self._report = report
         self._clock = clock
         self._ends: list[tuple[float, str]] = []
+        #: Events whose fate is not known.
+        self._under_way: set[str] = set()
         self._settled: deque[Settled] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -406,13 +420,22 @@ class Sockets:
         )
 
         def done(outcome: Outcome, why: str) -> None:
+            self._under_way.discard(event.event_id)
             self._settle(Settled(answer, sent.client_msg_id, outcome))
 
         self._loop = asyncio.get_running_loop()
+        self._under_way.add(event.event_id)
         self._producer.append(MESSAGES, event.key, event.to_json(), done)
 
     def _settle(self, settled: Settled) -> None:
-        """Let the event loop answer. Called on any thread; a batch of a topic wakes the loop once."""
+        """Let the event loop answer. Called on any thread; a batch of a topic wakes the loop once.
+
+        What was the only one under way is answered here: the sender has it before the loop is awake.
+        """
+        if settled.outcome is Outcome.STORED:
+            self.accepted += 1
+            if not self._under_way and not self._settled and settled.answer.give_at_once(settled.accepted):
+                return
         wakes = not self._settled
         self._settled.append(settled)
         if wakes and self._loop is not None:
@@ -421,13 +444,12 @@ class Sockets:
     def answer_settled(self) -> None:
         """Answer all whose fate is known."""
         while self._settled:
-            answer, client_msg_id, outcome = self._settled.popleft()
-            if outcome is Outcome.STORED:
-                self.accepted += 1
-                answer.give({"clientMsgId": client_msg_id, "status": "ACCEPTED"})
+            settled = self._settled.popleft()
+            if settled.outcome is Outcome.STORED:
+                settled.answer.give(settled.accepted)
             else:
                 # Also when nobody knows: the client sends again under its own id, and the doubled one is dropped.
-                self._fail(answer, client_msg_id, UNDELIVERED)
+                self._fail(settled.answer, settled.client_msg_id, UNDELIVERED)
 
     def _fail(self, answer: Answer, client_msg_id: str, error: str, retry_after_ms: int = 0) -> None:
         self.failed += 1

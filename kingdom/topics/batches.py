@@ -76,7 +76,7 @@ class Batches:
         self._end = 0
         self._prepared: NewFile | None = None
         #: What a writer keeps open: the folder, and the lock that holds off removal.
-        self._kept: tuple[int, int] | None = None
+        self._kept: tuple[int, int, os.stat_result] | None = None
 
     @property
     def groups(self) -> Path:
@@ -205,17 +205,20 @@ class Batches:
         self._let_go_if_replaced()
         if self._kept is None:
             lock = self._opened_lock()
-            self._kept = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC), lock
+            folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+            self._kept = folder, lock, os.fstat(folder)
 
     def _let_go_if_replaced(self) -> None:
         """Close folder and lock when another folder has their name, as after a restore: that one is to be synced."""
-        with suppress(FileNotFoundError):
-            if self._kept is None or os.path.samestat(os.fstat(self._kept[0]), os.stat(self.folder)):
+        try:
+            if self._kept is None or os.path.samestat(self._kept[2], os.stat(self.folder)):
                 return
+        except FileNotFoundError:
+            pass
         self._let_go()
 
     def _let_go(self) -> None:
-        for fd in self._kept or ():
+        for fd in self._kept[:2] if self._kept else ():
             os.close(fd)
         self._kept = None
 

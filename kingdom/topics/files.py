@@ -173,7 +173,8 @@ class _Writer:
         self._batches = topics.batches(topic)
         self._patient = patient
         self._queue: deque[Appended] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         #: Wakes the thread when there is something in the queue again, sooner than the condition would.
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._writing = False
@@ -183,7 +184,7 @@ class _Writer:
             self._thread.start()
 
     def append(self, line: bytes, done: Done) -> None:
-        with self._changed:
+        with self._lock:
             if not self._closed:
                 self._queue.append((line, done))
                 if self._thread is not None and len(self._queue) == 1:
@@ -224,7 +225,7 @@ class _Writer:
 
     def _begin(self) -> list[Appended]:
         """Return what is to be written next; [] when all is settled."""
-        with self._changed:
+        with self._lock:
             batch = self._next_batch()
             self._writing = bool(batch)
             if not batch:

@@ -1,19 +1,22 @@
 """The parts of a gateway that need no process: limits, presence, membership, tokens, frames, hosts and origins."""
 
 import asyncio
+import os
 import socket
+import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import bcrypt
 import jwt
 import pytest
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.frames import Frame, Opcode
 
 from kingdom.disk.atomic import Disk
 from kingdom.errors import BadHome
-from kingdom.gateway.frames import FRAMES, LARGEST_INCOMING, Listener, text_frame
+from kingdom.gateway.frames import FRAMES, LARGEST_INCOMING, FrameProtocol, Listener, text_frame
 from kingdom.gateway.guesses import Guesses
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.membership import FRESH_SECONDS, Membership
@@ -23,7 +26,7 @@ from kingdom.gateway.refusals import Refusal
 from kingdom.gateway.tokens import ALGORITHM, AUDIENCE, LIFETIME_SECONDS, SECRET, Tokens, find_secret
 from kingdom.hall.base import Unavailable
 from tests.fixtures import Clock
-from tests.waiting import SOON
+from tests.waiting import SOON, stays
 
 
 def test_a_caller_may_ask_so_often_and_then_as_time_passes() -> None:
@@ -282,3 +285,111 @@ def test_frames_are_taken_at_once_unless_something_waits(way: str) -> None:
 
     asyncio.run(run())
     assert (taken, received) == (at_once, in_turn)
+
+
+def with_a_web_socket(talk: Callable[[FrameProtocol, ClientConnection], Awaitable[None]]) -> None:
+    """Let a test have both ends of a web socket."""
+    talked = asyncio.Event()
+    ends: asyncio.Queue[FrameProtocol] = asyncio.Queue()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        ends.put_nowait(scope["state"][FRAMES])
+        await talked.wait()
+
+    async def run() -> None:
+        listener = Listener(app)
+        port = await listener.listen("127.0.0.1", 0)
+        try:
+            async with connect(f"ws://127.0.0.1:{port}/", close_timeout=SOON) as client:
+                await talk(await ends.get(), client)
+        finally:
+            talked.set()
+            await listener.close(SOON)
+
+    asyncio.run(asyncio.wait_for(run(), SOON))
+
+
+def test_frames_of_two_threads_arrive_whole_and_in_order_when_the_reader_is_slow() -> None:
+    texts = [f"{number} ".ljust(50_000, "x") for number in range(200)]
+    ways: list[bool] = []
+
+    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+        client.transport.pause_reading()
+        for text in texts:
+            frame = text_frame(text.encode())
+            ways.append(await asyncio.to_thread(frames.put_at_once, frame))
+            if not ways[-1]:
+                frames.put(frame)
+        client.transport.resume_reading()
+        assert [await client.recv() for _ in texts] == texts
+        assert await asyncio.to_thread(frames.put_at_once, text_frame(b"again"))
+        assert await client.recv() == "again"
+
+    with_a_web_socket(talk)
+    assert ways == sorted(ways, reverse=True)
+    assert set(ways) == {True, False}
+
+
+@pytest.mark.parametrize("next_text", ["", "next"])
+def test_the_rest_of_a_frame_comes_before_the_next_one(next_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+        write = os.write
+        monkeypatch.setattr("os.write", lambda fd, data: write(fd, data[: len(data) // 2 or 1]))
+        assert frames.put_at_once(text_frame(b"in two parts"))
+        assert not frames.put_at_once(text_frame(b"between them"))
+        monkeypatch.undo()
+        if next_text:
+            frames.put(text_frame(next_text.encode()))
+        assert await client.recv() == "in two parts"
+        if next_text:
+            assert await client.recv() == next_text
+
+    with_a_web_socket(talk)
+
+
+def test_a_frame_for_who_has_gone_does_not_reach_who_has_the_number_of_the_socket_now() -> None:
+    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+        number = frames.transport.get_extra_info("socket").fileno()
+        client.transport.abort()
+        while frames.transport.get_extra_info("socket").fileno() >= 0:
+            await asyncio.sleep(0)
+        others: list[socket.socket] = []
+        try:
+            while all(other.fileno() != number for other in others):
+                others += socket.socketpair()
+            assert not await asyncio.to_thread(frames.put_at_once, text_frame(b"not for you"))
+            for other in others:
+                other.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    other.recv(1)
+        finally:
+            for other in others:
+                other.close()
+
+    with_a_web_socket(talk)
+
+
+def test_a_socket_is_not_given_up_while_another_thread_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_sending, was_ours = threading.Event(), list[bool]()
+
+    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+        number = frames.transport.get_extra_info("socket").fileno()
+        before, write_any = os.fstat(number), os.write
+
+        def write(fd: int, data: bytes) -> int:
+            if fd != number:
+                return write_any(fd, data)
+            is_sending.set()
+            stays(lambda: os.path.samestat(before, os.fstat(fd)), 0.3, "the number is the socket's")
+            was_ours.append(True)
+            return len(data)
+
+        monkeypatch.setattr("os.write", write)
+        sent = asyncio.create_task(asyncio.to_thread(frames.put_at_once, text_frame(b"here")))
+        await asyncio.to_thread(is_sending.wait, SOON)
+        frames.cut()
+        assert await sent
+
+    with_a_web_socket(talk)
+    assert was_ours == [True]

@@ -1,6 +1,7 @@
 """Events of the chat are read strictly and written as the seed spells them."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -74,6 +75,14 @@ def test_a_signal_goes_round() -> None:
     for raw in (b"[]", b"{}", b'{"kind":1,"gateway":"g"}', b"nonsense"):
         with pytest.raises(BadEvent):
             Signal.from_json(raw)
+
+
+def test_random_ids_are_uuids_of_version_4() -> None:
+    ids = [uuid.UUID(given) for given in {new_uuid() for _ in range(500)}]
+    assert {(id.version, id.variant) for id in ids} == {(4, uuid.RFC_4122)}
+    assert len(ids) == 500
+    for bit in (0, 61, 64, 75, 80, 127):  # all but those of version and variant
+        assert {id.int >> bit & 1 for id in ids} == {0, 1}
 
 
 def test_ulids_only_grow_also_when_the_clock_goes_back() -> None:

@@ -113,6 +113,12 @@ MUTANTS = [
         "away",
     ),
     Mutant(
+        "who is alone is accepted whatever became of the message",
+        f"{SOCKETS}._settle",
+        replace("settled.outcome is Outcome.STORED", "True"),
+        "away",
+    ),
+    Mutant(
         "messages overtake each other",
         f"{SOCKETS}._append",
         replace(
