@@ -258,16 +258,36 @@ def test_a_defect_touches_the_statement_around_it_and_of_a_block_only_the_head(l
     assert list(random_mutants.touched(text, line)) == touched
 
 
-def test_the_lines_that_run_are_noted_here_and_in_a_process_that_is_started(tmp_path: Path) -> None:
+IN_A_PROCESS = """
+from kingdom import gate; import os, subprocess, sys
+gate.shut(len(sys.argv) < 2)
+if len(sys.argv) < 2: subprocess.run([*sys.orig_argv, 'again'])
+"""
+IN_A_THREAD = """
+from kingdom import gate; import _thread, os
+def run():
+    gate.shut(1)
+    if os.fork() == 0:
+        gate.shut(0)
+        os._exit(0)
+    os.wait()
+    done.release()
+done = _thread.allocate_lock()
+done.acquire()
+_thread.start_new_thread(run, ())
+done.acquire()
+"""
+
+
+@pytest.mark.parametrize("program", [IN_A_PROCESS, IN_A_THREAD])
+def test_the_lines_that_run_are_noted_here_and_in_what_is_started_or_forked(tmp_path: Path, program: str) -> None:
     for folder in ("tests/faults", "kingdom"):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(lines.__file__, tmp_path / "tests/faults")
     (tmp_path / "sitecustomize.py").write_text(lines.SITE)
     (tmp_path / "kingdom/__init__.py").touch()
     (tmp_path / "kingdom/gate.py").write_text("def shut(now):\n    if now:\n        return 1\n    return 2\n")
-    told = "from kingdom import gate; import os, subprocess, sys\n"
-    told += "gate.shut(len(sys.argv) < 2)\nif len(sys.argv) < 2: subprocess.run([*sys.orig_argv, 'again'])\n"
     lines.begin(tmp_path, "first")
-    run = [sys.executable, "-P", "-c", told]
+    run = [sys.executable, "-P", "-c", program]
     subprocess.run(run, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True)
     assert lines.found(tmp_path)["kingdom/gate.py"] == [1, 2, 3, 4]

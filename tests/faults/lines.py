@@ -5,6 +5,7 @@ What is noted goes into the file that a link names: each test gets its own, and 
 
 from __future__ import annotations
 
+import _thread
 import fcntl
 import os
 import sys
@@ -27,6 +28,8 @@ if os.path.islink(os.path.join(os.path.dirname(__file__), {LINK!r})):
 NEVER_A_STREAM = 100
 """The least descriptor of a file of notes: a program that was started without a standard output would print into it."""
 
+_START_THREAD = _thread.start_new_thread
+
 Lines = dict[str, list[int]]
 """For a file of the program the lines that ran."""
 
@@ -35,10 +38,12 @@ def note() -> None:
     if (link := Path(__file__).resolve().parents[2] / LINK).is_symlink():
         notebook = _Notebook(link)
         threading.settrace(notebook.call)
+        _thread.start_new_thread = notebook.start_thread
         sys.settrace(notebook.call)
 
 
 def note_no_more() -> None:
+    _thread.start_new_thread = _START_THREAD
     sys.settrace(None)
     threading.settrace(None)  # type: ignore[arg-type]
 
@@ -88,6 +93,15 @@ class _Notebook:
         except OSError:  # it has ended, or a sandbox lets nobody write there
             return None
         return self._line
+
+    def start_thread(self, function: Callable[..., object], arguments: tuple[Any, ...], *more: Any) -> int:
+        """Start a thread in which lines are noted, and in what it forks: `threading.settrace` is for its own alone."""
+
+        def run(*given: Any, **named: Any) -> None:
+            sys.settrace(self.call)
+            function(*given, **named)
+
+        return _START_THREAD(run, arguments, *more)
 
     def _line(self, frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
         if event != "line":
