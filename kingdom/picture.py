@@ -109,17 +109,15 @@ class Picture(NamedTuple):
         """Return the roles that have a fresh heartbeat."""
         return {role.name for role in self.roles if role.beats}
 
+    def has_soldier(self, task: Mapping[str, Any]) -> bool:
+        return any(row.get("task_id") == task["id"] for row in self.soldiers)
+
     def is_at_work(self, task: Mapping[str, Any]) -> bool:
-        """Return whether a soldier works on a task in progress, or its general is about to send one."""
-        if any(row.get("task_id") == task["id"] for row in self.soldiers):
+        """Return whether a soldier works on a task in progress, or its general may send one."""
+        if self.has_soldier(task):
             return True
         rests = rests_until(task.get("not_before"), self.taken_at) is not None
         return not rests and task["target_general"] in self.beating()
-
-    def at_work(self) -> list[str]:
-        """Return the tasks in progress that are worked on, as far as the picture knows them."""
-        worked_on = [str(row.get("task_id")) for row in self.soldiers]
-        return list(dict.fromkeys([*worked_on, *(task["id"] for task in self.under_way if self.is_at_work(task))]))
 
     def load(self) -> list[str]:
         """Return how much of the machine is used, for people: `cpu 33 %`."""

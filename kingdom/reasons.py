@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kingdom.disk.codec import read_json_or
 from kingdom.disk.lock import is_locked
@@ -73,7 +73,8 @@ class Reasons:
     def now(self, view: Picture, waiting: list[Waits]) -> Now:
         """Return what the kingdom does; if nothing runs, why."""
         missing = [role.name for role in view.roles if role.name in ("king", "chamberlain") and not role.beats]
-        if working := view.at_work():
+        others = [str(row.get("task_id")) for row in view.soldiers]
+        if working := list(dict.fromkeys([*others, *(str(task["id"]) for task in self.worked_on(view))])):
             named = ", ".join(one_line(task) for task in working[:MOST_NAMED])
             more = f" and {len(working) - MOST_NAMED} more" if len(working) > MOST_NAMED else ""
             line = f"{count(len(working), 'task is', 'tasks are')} worked on: {named}{more}"
@@ -99,8 +100,9 @@ class Reasons:
 
     def waiting(self, view: Picture) -> Iterator[Waits]:
         """Yield what has to wait: the first tasks that nobody works on, then what has been longest in pending."""
+        working = self.worked_on(view)
         for task in view.under_way:
-            if not view.is_at_work(task):
+            if task not in working:
                 later = rests_until(task.get("not_before"), view.taken_at)
                 if later is None:
                     why = self.because("tasks", task["id"])
@@ -112,6 +114,18 @@ class Reasons:
             if waits["seconds"] >= LEAST_WAIT_SECONDS:
                 why = self.because(waits["kind"], waits["id"])
                 yield Waits(waits["kind"], waits["id"], str(waits.get("type") or ""), waits["seconds"], why)
+
+    def worked_on(self, view: Picture) -> list[dict[str, Any]]:
+        """Return the first tasks in progress that are worked on, or are about to be. The others wait."""
+        return [task for task in view.under_way if view.is_at_work(task) and not self._lacks_a_soldier(view, task)]
+
+    def _lacks_a_soldier(self, view: Picture, task: Mapping[str, Any]) -> bool:
+        if view.has_soldier(task):
+            return False
+        with suppress(NoSuchThing):
+            held = self.holds_task(find(self._places, str(task["id"]), ("tasks",)))
+            return isinstance(held, Said) and held.code == "no_soldier"
+        return False
 
     def because(self, kind: str, name: str) -> str:
         """Return what something in a pending folder, or a task in progress, waits for."""
@@ -148,7 +162,9 @@ class Reasons:
         if event.is_answer or event.task_id is not None:
             return free
         table = routing.table(manifests.installed(self._places)[0])
-        work = Work(event.priority, event.is_chat, table.needs_model(table.route(event)))
+        if (route := table.route(event)) is None:
+            return free
+        work = Work(event.priority, event.is_chat, table.needs_model(route))
         held = gate_now(self._places).holds_because(work)
         if held is None:
             return free

@@ -67,7 +67,9 @@ def look(places: Places) -> Picture:
 
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
-    blocks = [_head(view), _questions(view), _missing(view), _failures(view), _running(view), *_waiting(places, view)]
+    working = _worked_on(places, view)
+    blocks = [_head(view), _questions(view), _missing(view), _failures(view), _running(view, working)]
+    blocks += [*_waiting(places, view, working)]
     blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _council(view), _cleaning(view), _next(view)]
     yield from (block for block in blocks if block.body)
 
@@ -139,11 +141,19 @@ def time_ago(at: object, now: float) -> str:
     return duration(max(0.0, now - at)) if isinstance(at, int | float) else "?"
 
 
-def _running(view: Picture) -> Section:
+def _worked_on(places: Places, view: Picture) -> list[dict[str, Any]]:
+    """Return the first tasks in progress that do not wait. Why one without a soldier has none is looked up seldom."""
+    tasks = [task for task in view.under_way if view.is_at_work(task)]
+    if all(view.has_soldier(task) for task in tasks):
+        return tasks
+    from kingdom.reasons import Reasons
+
+    return Reasons(places, home.command()).worked_on(view)
+
+
+def _running(view: Picture, working: list[dict[str, Any]]) -> Section:
     soldiers = {row.get("task_id"): row for row in view.soldiers}
-    rows = [
-        _task(task, soldiers.pop(task["id"], None), view.taken_at) for task in view.under_way if view.is_at_work(task)
-    ]
+    rows = [_task(task, soldiers.pop(task["id"], None), view.taken_at) for task in working]
     rows += [(one_line(task), "", "", _soldier(row, view.taken_at)) for task, row in soldiers.items()]
     columns = (Column("task"), Column("general"), Column("type", shrinks=True), Column("soldier"))
     body: list[Line | Table] = [Table(columns, rows)] if rows else []
@@ -166,11 +176,9 @@ def _soldier(row: dict[str, Any], now: float) -> str:
     return f"for {time_apart(row['started_at'], now)}" if row.get("started_at") else f"pid {row.get('pid')}"
 
 
-def _waiting(places: Places, view: Picture) -> Iterator[Section]:
-    body: list[Line | Table] = []
-    for task in view.under_way:
-        if not view.is_at_work(task):
-            body.append(_resting(places, task, view.taken_at))
+def _waiting(places: Places, view: Picture, working: list[dict[str, Any]]) -> Iterator[Section]:
+    resting = (task for task in view.under_way if task not in working)
+    body: list[Line | Table] = [_resting(places, task, view.taken_at) for task in resting]
     for waits in view.waiting[:MOST_SHOWN]:
         if waits["seconds"] >= LEAST_WAIT_SECONDS:
             ago = Part(f"  {one_line(waits.get('type') or waits['kind'])}, {duration(waits['seconds'])}: ", "dim")

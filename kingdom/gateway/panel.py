@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ def panel(places: Places, now: float) -> Row:
     reasons, rooms = Reasons(places, COMMAND), _rooms(places)
     waiting = list(reasons.waiting(view))
     does = reasons.now(view, waiting)
-    running = list(_running(view))
+    running = list(_running(view, reasons.worked_on(view)))
     return {
         "takenAt": iso(now),
         "state": does.state,
@@ -118,10 +118,10 @@ def _failed(row: Mapping[str, Any], why: str) -> Row:
     return {**told, "taskId": row["task"]} if "task" in row else told
 
 
-def _running(view: Picture) -> Iterator[Row]:
+def _running(view: Picture, worked_on: Iterable[Row]) -> Iterator[Row]:
     """Yield the tasks that are worked on: those in progress, then what else soldiers are at."""
     soldiers = {str(row.get("task_id")): row for row in view.soldiers}
-    tasks = {str(task["id"]): task for task in view.under_way if view.is_at_work(task)}
+    tasks = {str(task["id"]): task for task in worked_on}
     for id in dict.fromkeys([*tasks, *soldiers]):
         task, soldier = tasks.get(id, {}), soldiers.get(id)
         since = soldier.get("started_at") if soldier else task.get("created_at")

@@ -17,6 +17,7 @@ from kingdom.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.records import notes
 from kingdom.records.messages import Event, Queued, Task
 from kingdom.rules.gate import Gate, Work
+from kingdom.rules.routing import Route
 from kingdom.times import stamp
 
 BATCH = 128
@@ -29,8 +30,8 @@ class Dispatch:
         self._schedules = schedules
         self.events = king.backlog(king.queues.events)
         self._routes = king.routes
-        self._chats_need_model: dict[str, bool] = {}
-        """Of what people said and the gate held, by file name: its words decide who gets it."""
+        self._known_routes: dict[str, Route | None] = {}
+        """Of what the gate held, by type; of what people said, whose words decide, by file name."""
         self.has_more = False
         """Whether the last group left something that could have been in it."""
 
@@ -55,27 +56,32 @@ class Dispatch:
                 break
             if queued.begun or queued.is_answer:
                 chosen.append(queued)
-            elif gate().room > taken and self._is_admitted(queued, gate()):
-                taken += 1
+            elif (takes_room := self._is_admitted(queued, gate(), taken)) is not None:
+                taken += takes_room
                 chosen.append(queued)
         return chosen
 
-    def _is_admitted(self, queued: Queued, gate: Gate) -> bool:
-        """Return whether the gate admits it. Who gets it is looked up only if it would wait for a model."""
-        work = Work(queued.priority, queued.is_chat)
-        return gate.admits(work) or gate.admits(replace(work, needs_model=self._needs_model(queued)))
+    def _is_admitted(self, queued: Queued, gate: Gate, taken: int) -> int | None:
+        """Return how many tasks become of it now; None if it has to wait. What nobody takes never waits."""
+        work, has_room = Work(queued.priority, queued.is_chat), gate.room > taken
+        if has_room and gate.admits(work):
+            return 1
+        route = self._route(queued)
+        if route is None:
+            return 0
+        needs_model = self._king.routes.needs_model(route)
+        return 1 if has_room and gate.admits(replace(work, needs_model=needs_model)) else None
 
-    def _needs_model(self, queued: Queued) -> bool:
-        routes, name = self._king.routes, queued.filename
-        if routes is not self._routes:
-            self._routes = routes
-            self._chats_need_model.clear()
-        if not queued.is_chat:
-            return routes.needs_model(routes.by_type(queued.type))
-        if name not in self._chats_need_model:
-            event = self.events.take(name)
-            self._chats_need_model[name] = event is None or routes.needs_model(routes.route(event))
-        return self._chats_need_model[name]
+    def _route(self, queued: Queued) -> Route | None:
+        """Return who gets it. What a person said is read for it."""
+        if self._king.routes is not self._routes:
+            self._routes = self._king.routes
+            self._known_routes.clear()
+        key = queued.filename if queued.is_chat else queued.type
+        if key not in self._known_routes:
+            event = self.events.take(queued.filename) if queued.is_chat else None
+            self._known_routes[key] = self._routes.route(event) if event else self._routes.by_type(queued.type)
+        return self._known_routes[key]
 
     def _serve_events(self, chosen: Sequence[Queued]) -> None:
         names = [queued.filename for queued in chosen]
@@ -85,8 +91,8 @@ class Dispatch:
         decisions = [self._decide(event, event.task_id or next(ids)) for event in fresh]
         self._king.hand_over(decisions, partial(self._king.queues.events.update, "pending"), self._finish)
         self.events.drop(names)
-        for name in names:
-            self._chats_need_model.pop(name, None)
+        for queued in chosen:
+            self._known_routes.pop(queued.filename if queued.is_chat else queued.type, None)
 
     def _serve_run(self, run: ScheduledRun) -> None:
         task_id = run.task_id or self._king.task_ids(1)[0]

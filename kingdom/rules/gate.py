@@ -68,7 +68,7 @@ class Gate:
         if self.room == 0:
             more = "more starts when one ends, or when config/king.yaml allows more"
             tasks = "1 task runs" if self.load.under_way == 1 else f"{self.load.under_way} tasks run"
-            said = f"{tasks} or could run now, and concurrency.max_soldiers is {self.at_most}: {more}"
+            said = f"concurrency.max_soldiers is {self.at_most}, and {tasks} or could run now: {more}"
             return Said("full", said, count=self.load.under_way, most=self.at_most)
         return None
 

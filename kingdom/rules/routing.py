@@ -39,9 +39,9 @@ class Table:
         """Return who gets an event: by keyword if a person wrote it, then by type, then by the longest wildcard."""
         return self._by_words(event) or self.by_type(event.type)
 
-    def needs_model(self, route: Route | None) -> bool:
-        """Return whether what takes this route asks a model; so may what has no route."""
-        return route is None or route.general not in self.modelless
+    def needs_model(self, route: Route) -> bool:
+        """Return whether what takes this route asks a model."""
+        return route.general not in self.modelless
 
     def tried(self, event: Event) -> list[str]:
         """Return every rule that is tried, in order."""

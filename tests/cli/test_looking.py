@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
-from kingdom.cli import home, say
+from kingdom.cli import home, overview, say
 from kingdom.cli.main import main
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.lock import Lock
 from kingdom.errors import TookTooLong
+from kingdom.gateway.panel import panel
+from kingdom.reasons import Reasons
 from kingdom.records import notes
 from kingdom.times import stamp
 from kingdom.words import duration, one_line, printable, table
@@ -156,16 +158,21 @@ def test_why_names_the_gate_that_holds_an_event(terminal: Terminal, king_runs: N
 
 def test_why_names_the_tasks_that_hold_an_event(terminal: Terminal, king_runs: None) -> None:
     hold(terminal, "green")
+    install(terminal.places.home, "gen-model", subscribes=["a.*"])
     for number in range(3):
         terminal.task("in_progress", f"task-{number}")
     terminal.task("in_progress", "task-rests", not_before=stamp(time.time() + 600), waits_because="an attempt failed")
     terminal.event("pending", "evt-1")
     told = terminal.ok("why", "evt-1")
-    assert "3 tasks run or could run now, and concurrency.max_soldiers is 3" in told
+    assert "it waits: concurrency.max_soldiers is 3, and 3 tasks run or could run now" in told
     shown = terminal("status").out
     assert re.search(r"^ *tasks +0 +4 ", shown, re.M), "in progress are four"
     assert re.search(r"^ *task-rests  gen-briefing, goes on in .*: an attempt failed$", shown, re.M), "and one rests"
-    assert "rule tried: subscribes 'a.*' → nobody" in told
+    assert "it will go to gen-model, by its subscribes 'a.*'" in told
+    terminal.event("pending", "evt-2", type="nobody.wants")
+    told = terminal.ok("why", "evt-2")
+    assert "it waits: the king has not come to it yet; nothing holds it" in told
+    assert "rule tried: subscribes 'nobody.*' → nobody" in told
 
 
 @pytest.mark.parametrize(
@@ -273,6 +280,29 @@ def test_why_a_task_waits_for_another_of_its_general(terminal: Terminal) -> None
             assert "1 soldier of gen-briefing is running and its max_soldiers is 1" in terminal.ok("why", "task-2")
         finally:
             lock.release()
+
+
+def test_a_task_without_a_soldier_waits_when_no_more_may_run(terminal: Terminal) -> None:
+    terminal.task("in_progress", "task-1")
+    lock = Lock(terminal.places.control_folder("gen-briefing", "task-2") / "lock", "soldier")
+
+    def shown() -> tuple[list[str], list[str]]:
+        waiting = Reasons(terminal.places, "kingdom").waiting(overview.look(terminal.places))
+        running = panel(terminal.places, time.time())["running"]
+        assert terminal("status").out.count("task-1 ") == 1
+        return [row["taskId"] for row in running], [row.why for row in waiting]
+
+    with closing(Held(terminal.places, "gen-briefing")):
+        (terminal.places.config / "king.yaml").write_text("concurrency: {max_soldiers: 1}\n")
+        beat = {"pid": os.getpid(), "role": "gen-briefing", "seq": 1, "state": "idle", "time": stamp(time.time())}
+        write(terminal.places.heartbeat("gen-briefing"), beat)
+        assert shown() == (["task-1"], []), "a soldier is about to start"
+        lock.path.parent.mkdir(parents=True)
+        lock.acquire()
+        held = "it waits for a soldier: 1 soldier is running and concurrency.max_soldiers is 1"
+        assert shown() == ([], [held])
+        assert re.search(rf"^waiting\n *task-1  gen-briefing, made .* ago: {held}$", terminal("status").out, re.M)
+        lock.release()
 
 
 LATER = stamp(time.time() + 3600)

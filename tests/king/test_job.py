@@ -287,9 +287,12 @@ WANTED_BY = {
     # what arrives: the general that gets it, and at which health it is served
     "a program's, for a model": (event("evt-1", "ask.model"), {"green"}),
     "a program's, for no model": (event("evt-1", "ask.program"), {"green", "yellow", "orange", "red"}),
-    "a program's, for nobody": (event("evt-1", "ask.nobody"), {"green"}),
+    "a program's, for nobody": (event("evt-1", "ask.nobody"), {"green", "yellow", "orange", "red"}),
     "said, for a model": (event("evt-1", "console.message", payload={"text": "think"}), {"green", "yellow"}),
-    "said, for nobody": (event("evt-1", "slack.app_mention", payload={"text": "hm"}), {"green", "yellow"}),
+    "said, for nobody": (
+        event("evt-1", "slack.app_mention", payload={"text": "hm"}),
+        {"green", "yellow", "orange", "red"},
+    ),
     "said, for no model": (
         event("evt-1", "console.message", payload={"text": "brief me"}),
         {"green", "yellow", "orange", "red"},
@@ -314,7 +317,7 @@ def test_people_and_what_needs_no_model_pass(court_home: Path, clock: Clock, wha
     install(court_home, "gen-model", keywords=["think"], subscribes=["ask.*"], needs_model=False)
     install(court_home, "gen-program", keywords=["brief me"], engine="command", needs_model=True)
     run_king(court_home, clock, king)
-    passes = health in served_at or what not in ("said, for nobody", "said, for no model")
+    passes = health in served_at or what != "said, for no model"
     assert (here(court_home, "events", "pending") == []) is passes, "the manifests say otherwise now"
 
 
@@ -346,6 +349,15 @@ def test_running_soldiers_count_against_max_soldiers(court_home: Path, clock: Cl
     result(court_home, "task-20260207-100", status="skipped")
     run_king(court_home, clock, king)
     assert here(court_home, "events", "dispatched") == ["evt-0", "evt-1", "evt-2"]
+
+
+def test_what_nobody_takes_waits_for_no_room_and_takes_none(court_home: Path, clock: Clock) -> None:
+    (Places(court_home).config / "king.yaml").write_text("concurrency: {max_soldiers: 1}\n")
+    for number, kind in enumerate(("nobody.wants", TYPE, "nobody.wants", TYPE, "nobody.wants")):
+        put(court_home, "events", "pending", **event(f"evt-{number}", kind))
+    run_king(court_home, clock)
+    assert here(court_home, "events", "completed") == ["evt-0", "evt-2", "evt-4"]
+    assert here(court_home, "events", "dispatched") == ["evt-1"]
 
 
 @pytest.mark.parametrize(("count", "settled"), [(BATCH - 1, True), (BATCH, False)])
@@ -986,7 +998,7 @@ def test_runs_obey_the_number_of_soldiers_and_tell_what_holds_them(daily: Path, 
     assert scheduled(daily) == []
     seen = the_plan(daily)
     assert (seen["last"], seen["held_since"]) == (None, "2026-02-07T22:00:00Z")
-    assert seen["held_because"].startswith("10 tasks run or could run now, and concurrency.max_soldiers is 10")
+    assert seen["held_because"].startswith("concurrency.max_soldiers is 10, and 10 tasks run or could run now")
     clock.set("2026-02-08T22:00:05Z")
     run_king(daily, clock)
     assert the_plan(daily)["held_since"] == "2026-02-07T22:00:00Z", "since then, though a newer run took its place"

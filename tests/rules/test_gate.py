@@ -154,10 +154,10 @@ def test_no_more_soldiers_go_out_than_may(home: Path) -> None:
 def test_a_hold_says_its_reason(home: Path) -> None:
     one = look(home, None, 1, at_most=1).holds_because(gate.Work("high"))
     assert one is not None
-    assert one.startswith("1 task runs or could run now, and concurrency.max_soldiers is 1: ")
+    assert one.startswith("concurrency.max_soldiers is 1, and 1 task runs or could run now: ")
     full = look(home, None, 3).holds_because(gate.Work("high"))
     assert full == (
-        "3 tasks run or could run now, and concurrency.max_soldiers is 3: "
+        "concurrency.max_soldiers is 3, and 3 tasks run or could run now: "
         "more starts when one ends, or when config/king.yaml allows more"
     )
     old = look(home, {"timestamp": "2026-02-07T09:52:00Z"}).holds_because(gate.Work("low"))
