@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import SOON
 
 
 def spoken(home: Path, *requests: Any) -> list[dict[str, Any]]:
@@ -85,6 +88,21 @@ def test_a_result_is_written_or_the_model_is_told_why_not(
         assert "error" in answer or answer["result"]["isError"]
 
 
+def test_each_request_is_answered_before_the_next_one_comes() -> None:
+    words = [sys.executable, "-P", "-m", "kingdom.soldier.mcp"]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(words, env=buffered, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b'{"id": 1, "method": "ping"}\n')
+        server.stdin.flush()
+        answered, _, _ = select.select([server.stdout], [], [], SOON)
+        server.stdin.close()
+        assert answered
+
+
 def test_a_lesson_is_one_line_of_the_lent_memory(home: Path) -> None:
     spoken(home, call(1, "remember", lesson="run\nit  twice"), call(2, "remember", lesson=""))
     assert (home / "learned.md").read_text() == "- run it twice\n"
+    spoken(home, call(3, "remember", lesson="x" * 2000))
+    assert len((home / "learned.md").read_text().splitlines()[1]) == 2 + 1000

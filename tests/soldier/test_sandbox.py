@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ import psutil
 import pytest
 
 from kingdom.records.soldiers import SoldierOrder
+from kingdom.runtime.cgroup import Cgroup
 from kingdom.soldier import sandbox
 from kingdom.soldier.sandbox import Prepared
 from tests.records.test_soldiers import ORDER
@@ -272,6 +274,27 @@ def test_a_view_of_the_disk_can_be_had_where_others_get_one() -> None:
     words = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user"]), "true"]
     got = subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode == 0
     assert sandbox._can_unshare() == got
+
+
+def test_a_call_that_fails_says_why() -> None:
+    with pytest.raises(OSError, match="sandbox") as failed:
+        sandbox._must(sandbox._libc.prctl(-1, 0, 0, 0, 0), "sandbox")
+    assert failed.value.errno == errno.EINVAL
+
+
+def test_whether_a_process_could_outlive_its_soldier_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Cgroup(Path("/"), "probe")
+    probe.create(1)
+    has_groups = probe.is_there()
+    probe.kill_all()
+    monkeypatch.setattr(sandbox, "_can_unshare", lambda: False)
+    assert (sandbox.missing_hold() is None) is has_groups
+    assert not Cgroup(Path("/"), f"probe-{os.getpid()}").is_there()
+
+
+def test_of_somebody_without_processes_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+    assert sandbox._own_processes() == 0
 
 
 def test_the_processes_of_this_user_are_counted() -> None:

@@ -18,7 +18,7 @@ import pytest
 from kingdom.disk.codec import read_json
 from kingdom.disk.lock import Lock, is_locked
 from kingdom.home.places import Places
-from kingdom.records.soldiers import BY_ITSELF, OVER_LIMIT, STOPPED, SoldierOrder
+from kingdom.records.soldiers import BY_ITSELF, NEVER_RAN, OVER_LIMIT, STOPPED, SoldierOrder
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import carries, stat_fields
 from kingdom.soldier import sandbox, serve, warm
@@ -55,15 +55,19 @@ def serves(places: Places, order: SoldierOrder) -> Iterator[Serves]:
     """Start a process that serves a soldier with this engine, once the engine runs."""
     children: list[subprocess.Popen[bytes]] = []
 
-    def start(script: str, **fields: Any) -> subprocess.Popen[bytes]:
+    def start(
+        script: str, mode: int = 0o755, open_before: tuple[int, ...] = (), **fields: Any
+    ) -> subprocess.Popen[bytes]:
         Path(order.program).write_text(f"#!/bin/sh\n{script}\n")
-        Path(order.program).chmod(0o755)
+        Path(order.program).chmod(mode)
         write(places.home / "order.json", order._replace(**fields).to_json())
         own = {"KINGDOM_HOME": str(places.home), "KINGDOM_ORDER": str(places.home / "order.json")}
-        children.append(
-            subprocess.Popen([sys.executable, "-P", "-m", "kingdom.soldier", TASK], env={**os.environ, **own})
-        )
-        wait_until(lambda: Path(order.out).read_text(), SOON, "the engine says a word", (Path(order.out).parent,))
+        opened = "".join(f" {number}</dev/null" for number in open_before)
+        words = ["sh", "-c", f'exec "$@"{opened}', "sh", sys.executable, "-P", "-m", "kingdom.soldier", TASK]
+        children.append(subprocess.Popen(words, env={**os.environ, **own}))
+        watched = (Path(order.out).parent, places.raw_result(TASK).parent)
+        said = lambda: Path(order.out).read_text() or places.raw_result(TASK).exists()  # noqa: E731
+        wait_until(said, SOON, "the engine says a word, or never runs", watched)
         return children[-1]
 
     yield start
@@ -75,6 +79,36 @@ def serves(places: Places, order: SoldierOrder) -> Iterator[Serves]:
 def reported(places: Places, child: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert child.wait(SOON) == 0
     return dict(read_json(places.raw_result(TASK)))
+
+
+def test_one_that_cannot_be_bound_never_runs(serves: Serves, places: Places, order: SoldierOrder) -> None:
+    report = reported(places, serves("echo ran", limits={**order.limits, "cpu_seconds": "many"}))
+    assert report["ended"] == NEVER_RAN
+    assert report["seen"].startswith("its sandbox could not be set up: ")
+    assert Path(order.out).read_text() == ""
+
+
+def test_a_program_that_cannot_be_started_is_named(serves: Serves, places: Places, order: SoldierOrder) -> None:
+    report = reported(places, serves("echo ran", mode=0o644))
+    assert (report["ended"], report["seen"]) == (NEVER_RAN, f"Permission denied: {order.program}")
+
+
+def test_who_is_forked_by_one_that_is_gone_never_runs(places: Places, order: SoldierOrder) -> None:
+    Path(order.program).write_text("#!/bin/sh\necho ran\n")
+    Path(order.program).chmod(0o755)
+    write(places.home / "order.json", order.to_json())
+    ready = serve.Ready.of({"KINGDOM_ORDER": str(places.home / "order.json"), "PATH": os.environ["PATH"]}, places)
+    streams, (problem, tell), by_thread = serve.Streams.of(order), os.pipe(), os.pipe()
+    pid = serve._forked(ready, [order.program], sandbox.Prepared(), streams, tell, None, by_thread)
+    for descriptor in (*streams, problem, tell, *by_thread):
+        os.close(descriptor)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert Path(order.out).read_text() == ""
+    ready.cgroup.kill_all()
+
+
+def test_the_last_word_may_be_a_letter(serves: Serves, places: Places) -> None:
+    assert reported(places, serves("printf x"))["seen"] == "x"
 
 
 @pytest.mark.parametrize("how", [STOPPED, BY_ITSELF])
@@ -129,6 +163,7 @@ def test_its_engine_is_in_a_control_group_of_its_own(serves: Serves, places: Pla
     probe.kill_all()
     reported(places, serves("cat /proc/self/cgroup"))
     assert TASK in Path(order.out).read_text()
+    assert not Cgroup(places.home, TASK).is_there()
 
 
 def test_one_that_the_kernel_ends_for_its_processor_time_is_over_its_limit(serves: Serves, places: Places) -> None:
@@ -288,6 +323,28 @@ def test_who_is_forked_is_a_process_of_its_own_and_serves_one_task_after_the_oth
     ours.close()
 
 
+def test_its_general_sees_that_a_warm_server_is_gone_beside_those_that_it_has_forked(
+    asks: Callable[..., tuple[int, socket.socket]],
+) -> None:
+    server, ours = asks(SOON)
+    pid, serving = fork(ours)
+    os.kill(server, signal.SIGKILL)
+    ours.settimeout(SOON)
+    assert ours.recv(1) == b""
+    assert stat_fields(pid) is not None
+    serving.close()
+    ours.close()
+
+
+def test_the_environment_of_a_model_is_there_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINGDOM_TASK_ID", "before")
+    was = dict(os.environ)
+    for more in ({"KINGDOM_TASK_ID": TASK, "TOKEN": SECRET}, {}):
+        with warm._environment(more):
+            assert dict(os.environ) == {**was, **more}
+        assert dict(os.environ) == was
+
+
 def ignored_by(pid: int) -> set[int]:
     rows = dict(row.split(":\t") for row in Path(f"/proc/{pid}/status").read_text().splitlines())
     return {number for number in range(1, 65) if int(rows["SigIgn"], 16) >> (number - 1) & 1}
@@ -309,8 +366,12 @@ def test_each_of_two_holds_its_own_lock_alone(
     ours.close()
 
 
-def test_a_command_finds_no_file_open_but_its_streams(serves: Serves, places: Places, order: SoldierOrder) -> None:
-    reported(places, serves("ls /proc/self/fd | wc -l"))
+@pytest.mark.parametrize("open_before", [(), (3, 9)])
+def test_a_command_finds_no_file_open_but_its_streams(
+    serves: Serves, places: Places, order: SoldierOrder, open_before: tuple[int, ...]
+) -> None:
+    """Also what whoever started its soldier has left open."""
+    reported(places, serves("ls /proc/self/fd | wc -l", open_before=open_before))
     assert int(Path(order.out).read_text()) == 4, "and the folder that it lists"
 
 
