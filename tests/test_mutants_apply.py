@@ -268,6 +268,7 @@ from kingdom import gate; import _thread, os
 def run():
     gate.shut(1)
     if os.fork() == 0:
+        os.closerange(3, 1000)
         gate.shut(0)
         os._exit(0)
     os.wait()

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -86,9 +87,7 @@ class _Notebook:
         try:
             now = os.readlink(self._link)
             if now != self._now:
-                into = os.open(self._link, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                self._into = fcntl.fcntl(into, fcntl.F_DUPFD_CLOEXEC, NEVER_A_STREAM)
-                os.close(into)
+                self._open()
                 self._now, self._seen = now, set()
         except OSError:  # it has ended, or a sandbox lets nobody write there
             return None
@@ -109,8 +108,17 @@ class _Notebook:
         here = (frame.f_code.co_filename, frame.f_lineno)
         if here not in self._seen:
             self._seen.add(here)
+            noted = f"{here[0][self._root :]}:{here[1]}\n".encode()
             try:
-                os.write(self._into, f"{here[0][self._root :]}:{here[1]}\n".encode())
-            except OSError:
+                os.write(self._into, noted)
+            except OSError:  # whoever becomes another program has closed what it had open
                 self._seen.discard(here)
+                with suppress(OSError):
+                    self._open()
+                    os.write(self._into, noted)
         return self._line
+
+    def _open(self) -> None:
+        into = os.open(self._link, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._into = fcntl.fcntl(into, fcntl.F_DUPFD_CLOEXEC, NEVER_A_STREAM)
+        os.close(into)
