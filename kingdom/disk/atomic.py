@@ -128,8 +128,8 @@ class Disk:
         self.scratch = scratch
         self.durability = durability
         self.guard = guard
-        self._grows: set[str] = set()
-        """Logs whose names are durable."""
+        self._durable_logs: set[str] = set()
+        """Logs whose names are durable: only what is in them has to be synced from then on."""
         self.rewritten: set[str] = set()
         """What this writer has replaced since somebody cleared it: that these files arrive is no news to it."""
 
@@ -296,15 +296,15 @@ class Disk:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             if (size := os.fstat(fd).st_size) == 0:
-                self._grows.discard(str(path))
+                self._durable_logs.discard(str(path))
             write_whole(fd, b"\n" + data if _is_torn(fd, size) else data)
             if sync and self.durability == "power":
                 os.fsync(fd)
         finally:
             os.close(fd)
-        if sync and str(path) not in self._grows:
+        if sync and str(path) not in self._durable_logs:
             self._sync_folders({_folder(path)})
-            self._grows.add(str(path))
+            self._durable_logs.add(str(path))
 
     def _sync_folders(self, folders: Iterable[Name]) -> None:
         if self.durability == "process":
@@ -315,8 +315,11 @@ class Disk:
 
 def sync_folder(folder: Name) -> None:
     """Make durable what was created, renamed or deleted in a folder."""
-    with _opened(folder) as fd:
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
         os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync_file_system(fd: int, where: Name) -> None:
@@ -328,15 +331,6 @@ def sync_file_system(fd: int, where: Name) -> None:
 
 def _folder(path: Name) -> str:
     return os.path.dirname(path)
-
-
-@contextmanager
-def _opened(path: Name) -> Iterator[int]:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def write_whole(fd: int, data: bytes) -> None:

@@ -376,10 +376,7 @@ class Relay:
             except FileExistsError:  # yet another one, which was to replace it
                 os.unlink(taken)
             return False
-        if len(self._spares) < self._most_spares and self._may_be_written_over(about):
-            self._spares.append(taken)
-        else:
-            os.unlink(taken)
+        self.end(taken, about)
         return True
 
     def sweep(self) -> None:

@@ -23,8 +23,6 @@ DEEPEST = 200
 """Deeper JSON could be read, but perhaps not written again one level further in."""
 UNFIT = (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.ENAMETOOLONG)
 """What `open` says of a path that is not a file to read: the path's fault, not the disk's."""
-
-
 LEASED_SECONDS = 0.5
 """How long a file under somebody's lease is tried again: opening it has told the holder to let go."""
 
@@ -70,17 +68,15 @@ def read_with_status(path: Path | str, limit: int = LARGEST) -> tuple[bytes, os.
 
 def _open(path: Path | str) -> int:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return os.open(path, flags)
-    except BlockingIOError:
-        give_up = time.monotonic() + LEASED_SECONDS
+    give_up = None
     while True:
-        time.sleep(0.01)
         try:
             return os.open(path, flags)
         except BlockingIOError:
+            give_up = give_up or time.monotonic() + LEASED_SECONDS
             if time.monotonic() > give_up:
                 raise
+            time.sleep(0.01)
 
 
 def read_json(path: Path | str, limit: int = LARGEST) -> dict[str, Any]:

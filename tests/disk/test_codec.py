@@ -1,47 +1,117 @@
-"""JSON files are read strictly, and written as they were."""
+"""Reading never hangs, never trusts and never takes more than it may; JSON is read strictly, and written as it was."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kingdom.disk.codec import parse_json, read_json, read_json_or, to_json, to_line
+from kingdom.disk.codec import (
+    DEEPEST,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_json_or,
+    to_json,
+    to_line,
+    to_list,
+)
 from kingdom.errors import BadFile
 
-VALUES = [{}, {"a": 1}, {"왕": "⚔\u2028", "nested": {"list": [1, None, True, 0.5]}}, {"": ""}]
+
+def _sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 3 << 30)
 
 
-@pytest.mark.parametrize("value", VALUES)
-def test_what_is_written_is_read_again(tmp_path: Path, value: dict[str, object]) -> None:
-    (tmp_path / "a").write_bytes(to_json(value))
-    assert read_json(tmp_path / "a") == value
-    assert parse_json(to_line(value)) == value
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
 
 
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (b"", "empty"),
-        (b"\xff", "not UTF-8 at byte 0"),
-        (b"\xef\xbb\xbf{}", "byte order mark"),
-        (b'{"a": 1, "a": 2}', "key 'a' appears twice"),
-        (b'{"a": NaN}', "NaN is not JSON"),
-        (b'{"a": 1e999}', "too large a number"),
-        (b'{"a": "\\ud800"}', "lone surrogate"),
-        (b'{"a": ' + b"[" * 250 + b"]" * 250 + b"}", "nested more than 200 deep"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b"[]", "a JSON list, not an object"),
-    ],
-)
-def test_what_is_not_strict_json_is_refused_with_the_reason(tmp_path: Path, data: bytes, why: str) -> None:
-    (tmp_path / "a").write_bytes(data)
+def _mode_000(path: Path) -> None:
+    path.write_bytes(b"{}")
+    path.chmod(0o331)
+
+
+BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (os.mkfifo, "not a regular file"),
+    "a folder": (Path.mkdir, "not a regular file"),
+    "a socket": (_socket, "No such device"),
+    "a link to a good file": (lambda path: path.symlink_to("/etc/hostname"), "a symbolic link"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "a symbolic link"),
+    "3 GB of nothing": (_sparse, "more than 1048576"),
+    "mode 000": (_mode_000, "000|Permission denied"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_the_reader_takes_nothing_but_small_regular_files(home: Path, what: str) -> None:
+    make, why = BAD_FILES[what]
+    make(home / "x")
     with pytest.raises(BadFile, match=why):
-        read_json(tmp_path / "a")
+        read_bytes(home / "x")
+
+
+def test_a_file_that_is_gone_is_no_bad_file(home: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_json(home / "x")
+
+
+BAD_JSON = {
+    "empty": (b"", "empty"),
+    "blank": (b" \n", "empty"),
+    "half": (b'{"a": 1', "Expecting"),
+    "two": (b"{}{}", "Extra data"),
+    "a list": (b"[]", "not an object"),
+    "twice the same key": (b'{"a": {"b": 1, "b": 2}}', "'b' appears twice"),
+    "not a number": (b'{"a": NaN}', "NaN is not JSON"),
+    "infinite": (b'{"a": -Infinity}', "-Infinity is not JSON"),
+    "too large a number": (b'{"a": 1e999}', "too large"),
+    "too long an integer": (b'{"a": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
+    "byte order mark": (b"\xef\xbb\xbf{}", "byte order mark"),
+    "not UTF-8": (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
+    "UTF-16": ('{"a": 1}'.encode("utf-16"), "not UTF-8"),
+    "a lone surrogate": (b'{"a": "\\ud800"}', "surrogate"),
+    "a bottomless list": (b'{"a": ' + b"[" * 200_000, "nested too deeply|Expecting"),
+    "bottomless objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
+    "deeper than it can be written": (b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}", "nested more than 200 deep"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_JSON)
+def test_the_reader_takes_nothing_but_sound_json(home: Path, what: str) -> None:
+    data, why = BAD_JSON[what]
+    (home / "x").write_bytes(data)
+    with pytest.raises(BadFile, match=why):
+        read_json(home / "x")
+
+
+GOOD_JSON: list[dict[str, Any]] = [
+    {},
+    {"왕": "장군 ⚔ 😀", "line": "a\nb\u2028c", "zero": "\x00"},
+    {"deep": json.loads("[" * (DEEPEST - 2) + "]" * (DEEPEST - 2))},
+    {"n": [0, -1, 2**63, 1.5, 1e300, True, None, "", {}, []]},
+    {"many": [{"n": n} for n in range(500)]},
+]
+
+
+@pytest.mark.parametrize("value", GOOD_JSON)
+def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
+    assert parse_json(to_json(value)) == value
+    assert parse_json(to_line(value)) == value
+    assert parse_json(to_list([value, value])) == [value, value]
+
+
+def test_an_emoji_spelt_as_an_escape_is_a_character() -> None:
+    assert parse_json(b'{"a": "\\ud83d\\ude00"}') == {"a": "😀"}
 
 
 def test_read_json_or_returns_the_default_where_nothing_can_be_read(tmp_path: Path) -> None:
