@@ -166,13 +166,6 @@ def test_of_many_files_few_are_held_in_memory(build: Build, home: Path, clock: C
     assert most < 24 << 20, f"{most >> 20} MB"
 
 
-def test_three_hundred_at_once(build: Build, home: Path, clock: Clock) -> None:
-    sentinel = build()
-    for number in range(300):
-        lay(home, clock, f"{number}")
-    assert len(sentinel.settle()) == 300
-
-
 @pytest.mark.parametrize(("asked", "kept"), [(3600, 3600), (10 * 86400, 86400), (-5, 0)])
 def test_a_pause_outlasts_a_life_and_no_pause_is_longer_than_a_day(
     build: Build, home: Path, clock: Clock, asked: int, kept: int

@@ -52,9 +52,9 @@ class Watcher(Protocol[Found]):
     """
 
     #: Seconds to wait at least until the next look, as the source asks for; it may change with each look.
-    least_wait: float
+    least_wait: float = 0.0
     #: Seconds after which to look again at the latest, if that is sooner than the period; else infinite.
-    most_wait: float
+    most_wait: float = inf
 
     def is_off(self) -> str:
         """Return why it has nothing to watch, with what to do about it; "" when it has."""
@@ -79,17 +79,12 @@ class Watcher(Protocol[Found]):
         """Let go of connections and processes; a call of fetch or after_emit may still be under way."""
 
 
-class ServiceWatcher:
+class ServiceWatcher(Watcher[Found]):
     """What watchers of a service on the web have in common."""
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self.least_wait = 0.0
-        self.most_wait = inf
         self._web: Web | None = None
-
-    def folders(self) -> Iterable[Path]:
-        return ()
 
     def close(self) -> None:
         if self._web is not None:

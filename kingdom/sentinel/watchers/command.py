@@ -12,12 +12,10 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from math import inf
-from pathlib import Path
 from typing import Any
 
 from kingdom.connections.base import ServiceDown
@@ -25,7 +23,7 @@ from kingdom.disk.codec import parse_json
 from kingdom.home.places import as_filename
 from kingdom.records.messages import Event
 from kingdom.runtime.processes import Markers, end_carriers, home_mark
-from kingdom.sentinel.watchers.base import Kit
+from kingdom.sentinel.watchers.base import Kit, Watcher
 from kingdom.times import stamp
 from kingdom.words import count, one_line
 
@@ -51,11 +49,9 @@ class Look:
     why: str
 
 
-class CommandWatcher:
+class CommandWatcher(Watcher[Look]):
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self.least_wait = 0.0
-        self.most_wait = inf
         self._argv = [str(part) for part in kit.config["run"]]
         self._child: subprocess.Popen[bytes] | None = None
         self._is_first = True
@@ -66,9 +62,6 @@ class CommandWatcher:
 
     def is_off(self) -> str:
         return "" if self._argv else "polling.command.run in sentinel.yaml names no program"
-
-    def folders(self) -> Iterable[Path]:
-        return ()
 
     def fetch(self) -> Look | None:
         """Let the program run, unless lines of its last run are left: it may not say them again."""

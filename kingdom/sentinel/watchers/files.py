@@ -17,7 +17,7 @@ from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
 from kingdom.home.places import as_filename, is_hidden
 from kingdom.records.messages import Event
-from kingdom.sentinel.watchers.base import LONGEST_HEADLINE, Kit
+from kingdom.sentinel.watchers.base import LONGEST_HEADLINE, Kit, Watcher
 from kingdom.times import stamp
 from kingdom.words import count, one_line
 
@@ -26,7 +26,6 @@ FIRST_LOOK_SECONDS = 600.0
 """What has lain in a folder for longer when it is first looked at makes no event."""
 LONGEST_SHOWN = 64 << 10
 """Bytes of a file whose text an event carries; of a larger one it names the path alone."""
-
 MOST_OF_A_LOOK = 64
 """Files that one look makes events of, so that their texts take little memory; another follows at once."""
 
@@ -34,7 +33,7 @@ Mark = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Laid:
+class FoundFile:
     """A file found in a folder."""
 
     path: str
@@ -51,20 +50,18 @@ class Laid:
 class Look:
     """The files in the folders: those that make events, and all."""
 
-    new: Sequence[Laid]
+    new: Sequence[FoundFile]
     #: Every file, by folder, but those that are left to the next look.
-    all: dict[str, list[Laid]]
+    all: dict[str, list[FoundFile]]
     #: Whether any are left to it.
     is_cut: bool
 
 
-class FilesWatcher:
+class FilesWatcher(Watcher[Look]):
     """State: for each folder its files with their marks. The files themselves stay as they are."""
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self.least_wait = 0.0
-        self.most_wait = inf
         self._folders = [kit.places.home / folder for folder in kit.config["folders"]]
         for folder in self._folders:
             if folder.is_relative_to(kit.places.home):
@@ -77,37 +74,37 @@ class FilesWatcher:
         return [folder for folder in self._folders if folder.is_dir()]
 
     def fetch(self) -> Look | None:
-        new: list[Laid] = []
-        every: dict[str, list[Laid]] = {}
+        new: list[FoundFile] = []
+        here_by_folder: dict[str, list[FoundFile]] = {}
         self.most_wait = inf
         for folder in self._folders:
             known = self._kit.state.get(str(folder))
-            here = self._lying_in(folder)
-            fresh = [laid for laid in here if list(laid.mark) != (known or {}).get(laid.path)]
-            every[str(folder)] = here
+            here = self._settled_files(folder)
+            fresh = [file for file in here if list(file.mark) != (known or {}).get(file.path)]
+            here_by_folder[str(folder)] = here
             new += fresh if known is not None else self._recent(folder, fresh)
-        later = {laid.path for laid in new[MOST_OF_A_LOOK:]}
-        every = {folder: [laid for laid in here if laid.path not in later] for folder, here in every.items()}
-        if not new and not any(self._has_changed(folder, here) for folder, here in every.items()):
+        later = {file.path for file in new[MOST_OF_A_LOOK:]}
+        seen = {folder: [file for file in here if file.path not in later] for folder, here in here_by_folder.items()}
+        if not new and not any(self._has_changed(folder, here) for folder, here in seen.items()):
             return None
-        return Look(new[:MOST_OF_A_LOOK], every, is_cut=bool(later))
+        return Look(new[:MOST_OF_A_LOOK], seen, is_cut=bool(later))
 
     def parse(self, found: Look) -> list[Event]:
-        return [self._event(laid) for laid in found.new]
+        return [self._event(file) for file in found.new]
 
     def after_emit(self, found: Look, is_whole: bool) -> bool:
-        held = {laid.path for laid in found.new if not self._kit.is_known(laid.id)}
+        held = {file.path for file in found.new if not self._kit.is_known(file.id)}
         for folder, here in found.all.items():
-            self._kit.state.set(folder, {laid.path: list(laid.mark) for laid in here if laid.path not in held})
+            self._kit.state.set(folder, {file.path: list(file.mark) for file in here if file.path not in held})
         return found.is_cut and is_whole
 
     def close(self) -> None:
         """Do nothing: no file is held open."""
 
-    def _lying_in(self, folder: Path) -> list[Laid]:
+    def _settled_files(self, folder: Path) -> list[FoundFile]:
         """Return the files that nobody is writing any more, sorted; some may be looked at again soon."""
         settle = float(self._kit.config["settle_seconds"])
-        found: list[Laid] = []
+        found: list[FoundFile] = []
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
@@ -118,30 +115,30 @@ class FilesWatcher:
                     if 0 <= age < settle:
                         self.most_wait = min(self.most_wait, settle - age + 0.05)
                     else:
-                        found.append(Laid(entry.path, (about.st_mtime_ns, about.st_size)))
+                        found.append(FoundFile(entry.path, (about.st_mtime_ns, about.st_size)))
         except OSError as error:
             raise ServiceDown(service=SOURCE, why=f"{folder}: {error.strerror}") from None
-        return sorted(found, key=lambda laid: (laid.mark, laid.path))
+        return sorted(found, key=lambda file: (file.mark, file.path))
 
-    def _recent(self, folder: Path, here: Sequence[Laid]) -> list[Laid]:
+    def _recent(self, folder: Path, here: Sequence[FoundFile]) -> list[FoundFile]:
         """Return what makes events at the first look at a folder, and tell of the rest as a number."""
         begin = self._kit.clock() - FIRST_LOOK_SECONDS
-        recent = [laid for laid in here if laid.mark[0] / 1e9 >= begin]
+        recent = [file for file in here if file.mark[0] / 1e9 >= begin]
         if older := len(here) - len(recent):
             self._kit.tell(f"files: {count(older, 'file')} in {folder}, older than the first look, make no events")
         return recent
 
-    def _has_changed(self, folder: str, here: Sequence[Laid]) -> bool:
+    def _has_changed(self, folder: str, here: Sequence[FoundFile]) -> bool:
         known = self._kit.state.get(folder)
-        return known is None or known.keys() != {laid.path for laid in here}
+        return known is None or known.keys() != {file.path for file in here}
 
-    def _event(self, laid: Laid) -> Event:
-        folder, name = os.path.split(laid.path)
-        payload: dict[str, Any] = {"path": laid.path, "folder": folder, "name": name, "size": laid.mark[1]}
-        payload |= {"headline": one_line(name, LONGEST_HEADLINE), "text": _text(laid)}
-        payload |= {"modified_at": stamp(laid.mark[0] / 1e9)}
+    def _event(self, file: FoundFile) -> Event:
+        folder, name = os.path.split(file.path)
+        payload: dict[str, Any] = {"path": file.path, "folder": folder, "name": name, "size": file.mark[1]}
+        payload |= {"headline": one_line(name, LONGEST_HEADLINE), "text": _text(file)}
+        payload |= {"modified_at": stamp(file.mark[0] / 1e9)}
         return Event(
-            id=laid.id,
+            id=file.id,
             type=f"{SOURCE}.arrived",
             source=SOURCE,
             repo=None,
@@ -160,11 +157,11 @@ def _about(entry: os.DirEntry[str]) -> os.stat_result | None:
         return None
 
 
-def _text(laid: Laid) -> str | None:
+def _text(file: FoundFile) -> str | None:
     """Return what the file says; None when it is large, no text, or cannot be read."""
-    if laid.mark[1] > LONGEST_SHOWN:
+    if file.mark[1] > LONGEST_SHOWN:
         return None
     try:
-        return read_bytes(laid.path, LONGEST_SHOWN).decode("utf-8")
+        return read_bytes(file.path, LONGEST_SHOWN).decode("utf-8")
     except (BadFile, UnicodeDecodeError, OSError):
         return None

@@ -56,7 +56,7 @@ class Look:
     to_mark: dict[str, str] = field(default_factory=dict)
 
 
-class GitHubWatcher(ServiceWatcher):
+class GitHubWatcher(ServiceWatcher[Look]):
     """State: `begin`, before which nothing makes events, set by the first look that succeeds, from the time of the
     first try, `began`; `etag`; `marking`, threads about to be marked as read.
 

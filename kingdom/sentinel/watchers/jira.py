@@ -48,7 +48,7 @@ class Look:
     me: str
 
 
-class JiraWatcher(ServiceWatcher):
+class JiraWatcher(ServiceWatcher[Look]):
     """State: `last_check`, in UTC; `known_issues`, what each ticket was like when it was last looked at; `making`,
     what they will be like once the events that are about to be made are there.
     """
