@@ -41,7 +41,7 @@ SHAPES = (
     ("no_result", re.compile(r"no result \((?P<how>[^)]*)\): (?P<said>.+)")),
     ("no_reason", re.compile(r"failed without a reason")),
 )
-"""Sentences of ours that lie in files, as text: by its shape each is known."""
+"""Our own sentences that files hold as text, each with the form by which it is recognised."""
 
 
 class Waits(NamedTuple):
@@ -107,7 +107,7 @@ class Reasons:
                 if later is None:
                     why = self.because("tasks", task["id"])
                 else:
-                    held, seconds = kept(task.get("waits_because") or "an attempt failed"), later - view.taken_at
+                    held, seconds = read_reason(task.get("waits_because") or "an attempt failed"), later - view.taken_at
                     why = Said("goes_on", f"{held}; it goes on in {duration(seconds)}", why=held, seconds=seconds)
                 yield Waits("tasks", task["id"], str(task["target_general"]), 0.0, why)
         for waits in view.waiting:
@@ -140,7 +140,7 @@ class Reasons:
         role = "envoy" if kind == "messages" else "king"
         nobody = self.keeps_messages() if kind == "messages" else self._does_not_run("king")
         if nobody is None and (refused := found.get("refused_because")):
-            return kept(refused)
+            return read_reason(refused)
         return nobody or Said("not_yet", f"the {role} has not come to it yet", role=role)
 
     def keeps_messages(self) -> str | None:
@@ -204,10 +204,8 @@ class Reasons:
             command = f"{self._command} attach {found.id}"
             return Said("soldier_works", f"a soldier works on it; `{command}` follows what it prints", command=command)
         if (later := rests_until(found.get("not_before"), time.time())) is not None:
-            held, at = (
-                kept(found.get("waits_because") or f"attempt {found.get('attempt')} failed"),
-                clock_of([later])(later),
-            )
+            held = read_reason(found.get("waits_because") or f"attempt {found.get('attempt')} failed")
+            at = clock_of([later])(later)
             return Said("goes_on_at", f"{held}; it goes on at {at}", why=held, at=at)
         if (others := _no_soldier_because(places, found, general)) is not None:
             return _for_a_soldier(others)
@@ -229,12 +227,12 @@ class Reasons:
         return roster.how_to_start(self._places, role, self._command)
 
 
-def kept(text: object) -> str:
-    """Return a reason that lies in a file as one line, as a sentence of ours where it has the shape of one."""
+def read_reason(text: object) -> str:
+    """Return a reason that a file holds as one line, with code and values where it is a sentence of ours."""
     line = one_line(text, LONGEST)
     for code, shape in SHAPES:
         if (found := shape.fullmatch(line)) is not None:
-            values = {name: kept(part) if name == "why" else part for name, part in found.groupdict().items()}
+            values = {name: read_reason(part) if name == "why" else part for name, part in found.groupdict().items()}
             return Said(code, line, **values)
     return line
 

@@ -57,7 +57,7 @@ def panel(places: Places, now: float) -> Row:
     """Return what the kingdom does."""
     # Loaded when somebody looks: this is more than the rest of the gateway needs.
     from kingdom import picture
-    from kingdom.reasons import Reasons, kept
+    from kingdom.reasons import Reasons, read_reason
 
     view = picture.of(places, config.for_looking(places, "system")[0], now)
     reasons, rooms = Reasons(places, COMMAND), _rooms(places)
@@ -73,7 +73,7 @@ def panel(places: Places, now: float) -> Row:
         "load": {name: _number(view.vitals.get(f"{name}_percent")) for name in LOAD},
         "asking": [_asking(asked, rooms) for asked in view.asking],
         "askingMore": len(view.questions) - len(view.asking),
-        "failed": [_failed(row, kept(row.get("why") or "")) for row in view.failures],
+        "failed": [_failed(row, read_reason(row.get("why") or "")) for row in view.failures],
         "running": [{**row, **_room(rooms, row["taskId"])} for row in running],
         "runningMore": max(0, view.queues["tasks"]["in_progress"] - len(view.under_way)),
         "waiting": [

@@ -77,14 +77,12 @@ def _events(message: dict[str, Any], step: Step) -> Iterator[tuple[str, Mapping[
         return
     for index, block in enumerate(message["content"]):
         if block["type"] == "text":
-            empty, deltas = (
-                {**block, "text": ""},
-                [{"type": "text_delta", "text": part} for part in pieces(block["text"])],
-            )
+            empty = {**block, "text": ""}
+            deltas = [{"type": "text_delta", "text": part} for part in pieces(block["text"])]
         else:
-            said = json.dumps(block["input"])
             empty = {**block, "input": {}}
-            deltas = [{"type": "input_json_delta", "partial_json": part} for part in pieces(said)]
+            said = pieces(json.dumps(block["input"]))
+            deltas = [{"type": "input_json_delta", "partial_json": part} for part in said]
         yield "content_block_start", {"index": index, "content_block": empty}
         for delta in deltas:
             yield "content_block_delta", {"index": index, "delta": delta}

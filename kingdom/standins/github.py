@@ -56,12 +56,8 @@ class GitHub(FaultyStandIn):
         self.opened: dict[int, tuple[str, float]] = {}
         #: What its writer says of it, and into which branch it wants to go, if not nothing and "main".
         self.described: dict[int, tuple[str, str]] = {}
-        kinds = {
-            "comment": self.comments,
-            "remark": self.remarks,
-            "review": self.reviews,
-            "issue_event": self.issue_events,
-        }
+        kinds = {"comment": self.comments, "remark": self.remarks, "review": self.reviews}
+        kinds["issue_event"] = self.issue_events
         for kind, name, one in self.noted():
             if kind == "thread":
                 self.threads[name] = one
@@ -168,7 +164,9 @@ class GitHub(FaultyStandIn):
             case ("GET", "repos", owner, name, "issues", "comments", number) if int(number) in self.comments:
                 return answer_json(self.comments[int(number)])
             case ("GET", "repos", owner, name, "issues", number, "comments"):
-                return self._comments(request, f"{owner}/{name}", int(number))
+                url = f"{self.address}/repos/{owner}/{name}/issues/{number}"
+                found = [comment for comment in self.comments.values() if comment["issue_url"] == url]
+                return self._page(request, found)
             case ("GET", "repos", owner, name, "issues", number):
                 return answer_json(self._issue(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "issues", number, "events"):
@@ -179,9 +177,8 @@ class GitHub(FaultyStandIn):
                 return answer_json(self._pull(f"{owner}/{name}", int(number)))
             case ("GET", "repos", owner, name, "pulls", number, "comments" | "reviews" as kind):
                 url = f"{self.address}/repos/{owner}/{name}/pulls/{number}"
-                every, since = (self.remarks, self._since(request)) if kind == "comments" else (self.reviews, "")
-                found = [entry for entry in every.values() if entry["pull_request_url"] == url]
-                return self._page(request, [entry for entry in found if entry.get("updated_at", "9") >= since])
+                every = self.remarks if kind == "comments" else self.reviews
+                return self._page(request, [entry for entry in every.values() if entry["pull_request_url"] == url])
             case ("POST", "repos", owner, name, "issues", number, "comments"):
                 text, me = request.json()["body"], self._user(self.login)
                 return answer_json(self._comment(int(number), text, me, f"{owner}/{name}", self.now()), 201)
@@ -206,17 +203,10 @@ class GitHub(FaultyStandIn):
             headers["link"] = f'<{self.address}/notifications?{query}>; rel="next"'
         return answer_json(shown, headers=headers)
 
-    def _comments(self, request: Request, repo: str, number: int) -> Answer:
-        url = f"{self.address}/repos/{repo}/issues/{number}"
-        found = [comment for comment in self.comments.values() if comment["issue_url"] == url]
-        return self._page(request, [comment for comment in found if comment["updated_at"] >= self._since(request)])
-
-    def _since(self, request: Request) -> str:
-        return request.query.get("since", [""])[-1]
-
-    def _page(self, request: Request, found: list[dict[str, Any]]) -> Answer:
-        """Answer with one page of what was found, the oldest first."""
+    def _page(self, request: Request, entries: list[dict[str, Any]]) -> Answer:
+        """Answer with one page of entries, the oldest first; comments alone can be asked for since a moment."""
         asked = {name: values[-1] for name, values in request.query.items()}
+        found = [entry for entry in entries if entry.get("updated_at", "9") >= asked.get("since", "")]
         size, page = min(int(asked.get("per_page", 30)), 100), int(asked.get("page", 1))
         headers = {}
         if page * size < len(found):

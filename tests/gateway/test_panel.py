@@ -234,7 +234,7 @@ def test_a_reason_is_told_as_data_with_the_reasons_within_it(places: Places) -> 
     ],
 )
 def test_sentences_of_ours_that_lie_in_files_are_known(kept: str, code: str) -> None:
-    said = reasons.kept(kept)
+    said = reasons.read_reason(kept)
     assert isinstance(said, Said)
     assert (said, said.code) == (kept, code)
 
