@@ -28,12 +28,6 @@ class NeedsSetUp(KingdomError):
     """needs set-up: {why}"""
 
 
-def without_plugins(manifest: Manifest) -> list[str]:
-    """Return the warnings of an engine that knows no plugins of claude."""
-    plugins = ", ".join(manifest.cc_plugins)
-    return [f"cc_plugins ({plugins}) are for the engine claude, which was not used"] if plugins else []
-
-
 class Surroundings(Protocol):
     """By what an engine is chosen. The services of a role have it."""
 
@@ -48,21 +42,14 @@ class Surroundings(Protocol):
 
 
 class Engine(Protocol):
-    @property
-    def variables(self) -> Sequence[str]:
-        """Variables, from `.env` or the environment, that its program sees beside those in the manifest's `env`."""
-
-    @property
-    def is_model(self) -> bool:
-        """Whether a model reads the prompt: it is told how to report, and its program gets a HOME of its own."""
-
-    @property
-    def kept(self) -> Sequence[str]:
-        """Folders of that HOME which hold its sessions. All else in it is made anew for each run."""
-
-    @property
-    def reserves_mb(self) -> int:
-        """Memory that its program reserves and does not use: the bound on what it may map is wider by so much."""
+    variables: Sequence[str] = ()
+    """Variables, from `.env` or the environment, that its program sees beside those in the manifest's `env`."""
+    is_model: bool = True
+    """Whether a model reads the prompt: it is told how to report, and its program gets a HOME of its own."""
+    kept: Sequence[str] = ()
+    """Folders of that HOME which hold its sessions. All else in it is made anew for each run."""
+    reserves_mb: int = 0
+    """Memory that its program reserves and does not use: the bound on what it may map is wider by so much."""
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         """Return the path of the program to start. NeedsSetUp says what is missing."""
@@ -72,12 +59,15 @@ class Engine(Protocol):
 
     def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
         """Return a sentence for each field of the manifest that is of no use to this engine."""
+        plugins = ", ".join(manifest.cc_plugins)
+        return [f"cc_plugins ({plugins}) are for the engine claude, which was not used"] if plugins else []
 
     def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
         """Lay into its HOME what the configuration lets it have of the owner's."""
 
     def environment(self, order: SoldierOrder) -> Mapping[str, str]:
         """Return variables that its program needs and that are no secret."""
+        return {}
 
     def argv(self, order: SoldierOrder) -> list[str]:
         """Return the program and its arguments. The prompt comes on standard input, never on the command line."""

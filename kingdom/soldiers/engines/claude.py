@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings, programs
-from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.soldiers.engines.base import Engine, NeedsSetUp
 from kingdom.soldiers.engines.endings import FAILURE, FINAL, LIMIT, SET_UP, Ending
 
 if TYPE_CHECKING:
@@ -42,11 +42,9 @@ MOST_DENIALS = 20
 TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-class Claude:
+class Claude(Engine):
     variables = (*KEYS, "ANTHROPIC_BASE_URL", *programs.PROXIES)
-    is_model = True
     kept = (".claude/projects",)
-    reserves_mb = 0
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.soldiers import owner  # more than a soldier should load

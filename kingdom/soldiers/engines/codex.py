@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings, programs
-from kingdom.soldiers.engines.base import NeedsSetUp, without_plugins
+from kingdom.soldiers.engines.base import Engine, NeedsSetUp
 from kingdom.soldiers.engines.endings import FAILURE, FINAL, LIMIT, SET_UP, Ending
 
 if TYPE_CHECKING:
@@ -55,11 +55,9 @@ _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _AT = re.compile(r"try again at (?:(?P<day>[A-Z][a-z]{2} \d{1,2})[a-z]{2}, (?P<year>\d{4}) )?(?P<time>\d+:\d+ [AP]M)")
 
 
-class Codex:
+class Codex(Engine):
     variables = (*KEYS, *programs.PROXIES)
-    is_model = True
     kept = (".codex/sessions",)
-    reserves_mb = 0
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.soldiers import owner  # more than a soldier should load
@@ -72,9 +70,6 @@ class Codex:
 
     def account(self, general: str) -> str:
         return NAME
-
-    def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
-        return without_plugins(manifest)
 
     def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
         from kingdom.soldiers import instructions, owner
@@ -91,9 +86,6 @@ class Codex:
             disk.copy(".codex/skills", source)
         if (text := instructions.together(services.places, manifest.name)) is not None:
             disk.write(".codex/AGENTS.md", text)
-
-    def environment(self, order: SoldierOrder) -> Mapping[str, str]:
-        return {}
 
     def argv(self, order: SoldierOrder) -> list[str]:
         return [order.program, "exec", *(["resume"] if order.session_id else []), *_words(order)]

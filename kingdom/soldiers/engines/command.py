@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING, Any
 from kingdom.home.places import PROGRAM
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings
-from kingdom.soldiers.engines.base import NeedsSetUp, without_plugins
+from kingdom.soldiers.engines.base import Engine, NeedsSetUp
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kingdom.home.manifests import Manifest
     from kingdom.soldiers.engines.base import Surroundings
 
 
-class Command:
-    variables = ()
+class Command(Engine):
     is_model = False
-    kept = ()
-    reserves_mb = 0
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
         from kingdom.home.manifests import program_misfit  # more than a soldier should load
@@ -38,15 +33,6 @@ class Command:
     def account(self, general: str) -> str:
         """Return an account of the general's own: its program shares no limits with others."""
         return f"command:{general}"
-
-    def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
-        return without_plugins(manifest)
-
-    def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
-        """Do nothing: its program has no HOME of its own."""
-
-    def environment(self, order: SoldierOrder) -> Mapping[str, str]:
-        return {}
 
     def argv(self, order: SoldierOrder) -> list[str]:
         return [order.program, *order.arguments]

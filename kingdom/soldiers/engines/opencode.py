@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from kingdom.records.soldiers import SoldierOrder
 from kingdom.soldiers.engines import endings, programs
-from kingdom.soldiers.engines.base import NeedsSetUp, without_plugins
+from kingdom.soldiers.engines.base import Engine, NeedsSetUp
 from kingdom.soldiers.engines.endings import FAILURE, LIMIT, SET_UP, Ending
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kingdom.home.manifests import Manifest
     from kingdom.soldiers.engines.base import Surroundings
 
@@ -38,9 +36,8 @@ _SET_UP = re.compile(
 LIMITS, LOCKED_OUT = frozenset({429, 529}), frozenset({401, 403})
 
 
-class Opencode:
+class Opencode(Engine):
     variables = (*KEYS, *programs.PROXIES)
-    is_model = True
     kept = (".local/share/opencode",)
     reserves_mb = 4096
 
@@ -54,12 +51,6 @@ class Opencode:
 
     def account(self, general: str) -> str:
         return NAME
-
-    def warnings(self, services: Surroundings, manifest: Manifest) -> list[str]:
-        return without_plugins(manifest)
-
-    def furnish(self, services: Surroundings, manifest: Manifest, home: Path) -> None:
-        """Do nothing: its settings are in its environment."""
 
     def environment(self, order: SoldierOrder) -> Mapping[str, str]:
         settings: dict[str, Any] = {"autoupdate": False, "share": "disabled"}
