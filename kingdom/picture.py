@@ -16,6 +16,7 @@ from heapq import nlargest, nsmallest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kingdom.disk.atomic import names_in
 from kingdom.disk.codec import read_bytes, read_json_or
 from kingdom.disk.lock import holder_pid, is_locked
 from kingdom.errors import BadFile, BadName
@@ -291,10 +292,7 @@ def _count(folder: Path) -> int:
 
 @lru_cache(maxsize=64)
 def _counted(folder: str, _changed: int) -> int:
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return 0
+    names = names_in(folder)
     return len(names) - len([name for name in names if name[0] == "." or name.endswith((".tmp", ".reason"))])
 
 
@@ -408,10 +406,7 @@ def _newest(folder: Path, ending: str) -> list[tuple[float, Path]]:
 
 @lru_cache(maxsize=64)
 def _last_names(folder: str, ending: str, _changed: int) -> list[str]:
-    try:
-        names = [name for name in os.listdir(folder) if name.endswith(ending) and not is_hidden(name)]
-    except FileNotFoundError:
-        return []
+    names = [name for name in names_in(folder) if name.endswith(ending) and not is_hidden(name)]
     if len(names) <= NEWEST_LOOKED_AT:
         return names
     # Among names of one length, text and number have the same order, and the text is quicker to compare.

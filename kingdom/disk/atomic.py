@@ -371,6 +371,14 @@ def delete_files(folder: Name) -> int:
     return deleted
 
 
+def names_in(folder: Name) -> list[str]:
+    """Return the names in a folder, in no order; none where there is no folder."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def is_there(path: Name) -> bool:
     """Return whether a path exists. A disk error raises, because "not there" has consequences."""
     try:

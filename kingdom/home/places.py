@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from kingdom.disk.atomic import names_in
 from kingdom.errors import BadHome, BadName
 from kingdom.home.states import MOVES
 
@@ -188,10 +189,7 @@ class Places:
 
     def worker_snapshots(self) -> list[Path]:
         """Return the snapshots of all workers, sorted by role."""
-        try:
-            roles = sorted(name for name in os.listdir(self.state) if name.startswith("worker"))
-        except FileNotFoundError:
-            return []
+        roles = sorted(name for name in names_in(self.state) if name.startswith("worker"))
         return [path for role in roles if os.path.lexists(path := self.state / role / "worker.json")]
 
     def gateway_figures(self, role: str) -> Path:
@@ -253,11 +251,7 @@ class Places:
 
     def installed_generals(self) -> list[str]:
         """Return the generals that have a manifest, by the names of files alone: right even when one is broken."""
-        try:
-            names = os.listdir(self.manifests)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        manifests = (name for name in names if name.startswith("gen-") and name.endswith(".yaml"))
+        manifests = (name for name in names_in(self.manifests) if name.startswith("gen-") and name.endswith(".yaml"))
         return sorted(name.removesuffix(".yaml") for name in manifests)
 
     def asking_tasks(self) -> list[str]:
@@ -295,7 +289,7 @@ class Places:
 
     def copies_of_env(self) -> list[Path]:
         """Return files that people may have made of `.env`."""
-        return [self.home / name for name in _listed(self.home) if _COPY_OF_ENV.fullmatch(name)]
+        return [self.home / name for name in names_in(self.home) if _COPY_OF_ENV.fullmatch(name)]
 
     def secrets(self) -> list[Path]:
         """Return the files that hold secrets, or may."""
@@ -356,15 +350,15 @@ class Places:
     def control_folders(self) -> list[Path]:
         """Return those of all generals and of the council, sorted by task: soldiers run there, or did."""
         camps = [*(self.own(general) / "camp" for general in self._generals_with_state()), self.agent_turns]
-        return sorted((camp / task for camp in camps for task in _listed(camp)), key=lambda folder: folder.name)
+        return sorted((camp / task for camp in camps for task in names_in(camp)), key=lambda folder: folder.name)
 
     def _generals_with_state(self) -> list[str]:
-        return [name for name in _listed(self.state) if name.startswith("gen-")]
+        return [name for name in names_in(self.state) if name.startswith("gen-")]
 
     def locks(self) -> Iterator[Path]:
         """Yield the lock files of all roles and of what they share, whether they exist or not."""
         yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.budgets.with_suffix(".lock"))
-        yield from (self.state / name / "lock" for name in _listed(self.state))
+        yield from (self.state / name / "lock" for name in names_in(self.state))
 
     def withheld_from(self, general: str) -> Iterator[Path]:
         """Yield what a general's soldiers may not read: secrets, locks, and tasks' work, prompts, output and results.
@@ -381,7 +375,7 @@ class Places:
                 yield self.own(other) / "mirrors"
         yield self.own("council")
         memories = self.memory / "generals"
-        yield from (memories / name for name in _listed(memories) if name != general)
+        yield from (memories / name for name in names_in(memories) if name != general)
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"
@@ -528,10 +522,3 @@ class Places:
         if not stat.S_ISDIR(about.st_mode):
             raise BadHome(path=self.home, why="it is not a folder")
         return about
-
-
-def _listed(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []

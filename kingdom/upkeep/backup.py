@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom import __version__
-from kingdom.disk.atomic import NEW_FILE, Disk, is_there, make_folder
+from kingdom.disk.atomic import NEW_FILE, Disk, is_there, make_folder, names_in
 from kingdom.disk.codec import read_json, read_json_or, to_json
 from kingdom.errors import BadFile, BadInput, KingdomError
 from kingdom.home.places import Places, is_hidden
@@ -28,7 +28,7 @@ from kingdom.home.states import MOVES
 from kingdom.rules import schedules
 from kingdom.times import stamp
 from kingdom.upkeep.checks import CHECKS
-from kingdom.upkeep.fsck import Finding, View, listed, look, mend
+from kingdom.upkeep.fsck import Finding, View, look, mend
 
 FORM = 1
 """Of the archive."""
@@ -107,14 +107,14 @@ def _in_order(places: Places) -> Iterator[Path]:
     for kind in ("tasks", "messages", "orders"):
         yield from _of_queue(places, kind)
     for folder in (places.results, places.answers, places.cancelled("any").parent):
-        yield from (folder / name for name in listed(folder) if not is_hidden(name))
+        yield from (folder / name for name in names_in(folder) if not is_hidden(name))
 
 
 def _of_queue(places: Places, kind: str) -> Iterator[Path]:
     """Yield the files of a queue in the order of moves, so that none is missed; one that moves may come twice."""
     for state in MOVES[kind]:
         folder = places.folder(kind, state)
-        yield from (folder / name for name in listed(folder) if not is_hidden(name))
+        yield from (folder / name for name in names_in(folder) if not is_hidden(name))
 
 
 def _of_council(places: Places) -> Iterator[Path]:
@@ -124,18 +124,18 @@ def _of_council(places: Places) -> Iterator[Path]:
     An agent sends what follows from a message before it deletes that, so one of them is in the copy.
     """
     yield from (path for folder in (places.outboxes, places.postings) for path in _sent(folder))
-    agents = [places.council / name for name in listed(places.council)]
+    agents = [places.council / name for name in names_in(places.council)]
     told = [places.told(agent.name) for agent in agents if agent != places.dead_letters]
     for folder in (*told, *agents, *told):
         yield from (
-            path for path in map(folder.joinpath, listed(folder)) if not is_hidden(path.name) and path not in told
+            path for path in map(folder.joinpath, names_in(folder)) if not is_hidden(path.name) and path not in told
         )
 
 
 def _sent(folder: Path) -> list[Path]:
     """Return the messages below a folder of outboxes, or of copies of what was in them."""
-    below = (folder / name for name in listed(folder))
-    return [own / name for own in below for name in listed(own) if not is_hidden(name)]
+    below = (folder / name for name in names_in(folder))
+    return [own / name for own in below for name in names_in(own) if not is_hidden(name)]
 
 
 def _keep_later(places: Places, copy: Places) -> None:
@@ -148,9 +148,9 @@ def _keep_later(places: Places, copy: Places) -> None:
     for path in _sent(copy.outboxes):
         if path.name in there:
             os.unlink(path)
-    for name in listed(copy.council):
+    for name in names_in(copy.council):
         told = copy.council / name / places.told("any").name
-        for message in listed(told):
+        for message in names_in(told):
             if is_there(copy.council / name / message) and not is_there(places.council / name / message):
                 os.unlink(copy.council / name / message)
 
@@ -160,7 +160,7 @@ def _early_of_hall(places: Places) -> Iterator[Path]:
 
     What a group has passed is so in all that is copied later, and no event tells of a row that the copy lacks.
     """
-    topics = [places.topics / name for name in listed(places.topics)]
+    topics = [places.topics / name for name in names_in(places.topics)]
     yield from (path for path in topics if not path.is_dir())
     for topic in topics:
         yield from (path for path in _all_below(topic / "groups") if not _is_left_out(places, path))
@@ -182,7 +182,7 @@ def _late_of_hall(places: Places) -> Iterator[Path]:
 
 def _all_below(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, the newest of a topic first: the oldest may be removed meanwhile."""
-    for name in sorted(listed(folder), reverse=True):
+    for name in sorted(names_in(folder), reverse=True):
         path = folder / name
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(os.lstat(path).st_mode):
@@ -201,7 +201,7 @@ def _others(places: Places, folder: Path) -> Iterator[Path]:
     done = {places.folder(kind, state) for kind in MOVES for state in MOVES[kind]}
     done |= {places.results, places.answers, places.cancelled("any").parent, places.topics, places.hall}
     own = _own_names(places)
-    for name in sorted(listed(folder)):
+    for name in sorted(names_in(folder)):
         path = folder / name
         is_processes = folder != places.home and path.is_relative_to(places.state) and _is_left_out(places, path)
         if path in done or is_processes or (folder == places.home and name not in own):
@@ -283,7 +283,7 @@ def _keep_latest(places: Places, copy: Places, kind: str) -> None:
     """Of what was copied in two states, keep the later one: the earlier file has moved."""
     seen: dict[str, list[Path]] = {}
     for state in MOVES[kind]:
-        for name in listed(copy.folder(kind, state)):
+        for name in names_in(copy.folder(kind, state)):
             seen.setdefault(name, []).append(copy.folder(kind, state) / name)
     for paths in seen.values():
         for path in paths[:-1]:
@@ -345,7 +345,7 @@ def _pack(copy: Path, target: Path, disk: Disk) -> None:
         with os.fdopen(os.open(draft, NEW_FILE, 0o600), "wb") as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive:
                 archive.add(copy / NOTE, NOTE)
-                for name in sorted(listed(copy)):
+                for name in sorted(names_in(copy)):
                     if name != NOTE:
                         archive.add(copy / name, name)
             file.flush()
@@ -380,7 +380,7 @@ def put_in_place(unpacked: Path, places: Places, disk: Disk, aside: Path | None)
 
     `.env` of the archive wins if there is one.
     """
-    names = sorted(listed(unpacked))
+    names = sorted(names_in(unpacked))
     for name in names:
         if is_there(places.home / name) and aside is not None:
             make_folder(aside)

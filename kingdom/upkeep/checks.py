@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import is_there, make_folder
+from kingdom.disk.atomic import is_there, make_folder, names_in
 from kingdom.disk.codec import parse_json, read_bytes, read_json, to_json
 from kingdom.disk.json_file import LARGEST
 from kingdom.errors import BadFile, BadHome, BadInput, BadName
@@ -24,7 +24,7 @@ from kingdom.records.sessions import Sessions
 from kingdom.rules.schedules import SCHEDULED
 from kingdom.times import stamp
 from kingdom.upkeep import versions
-from kingdom.upkeep.fsck import Check, Fault, Mender, View, listed
+from kingdom.upkeep.fsck import Check, Fault, Mender, View
 from kingdom.upkeep.retention import task_of_result, task_of_soldier_log
 
 KINDS = {"events": "event", "tasks": "task", "messages": "message", "orders": "order"}
@@ -80,7 +80,7 @@ def _set_aside(mender: Mender, fault: Fault) -> None:
 
 
 def _unfit_results(view: View) -> Iterator[Fault]:
-    for name in listed(view.places.results):
+    for name in names_in(view.places.results):
         path = view.places.results / name
         if not is_hidden(name) and (why := _why_unfit_result(path)):
             yield Fault(path, why)
@@ -161,10 +161,10 @@ def _explain(mender: Mender, fault: Fault) -> None:
 def _litter(view: View) -> Iterator[Fault]:
     places = view.places
     folders = [places.folder(kind, state) for kind, state in view.folders()]
-    edits = [folder for agent in listed(places.council) for folder in _folders_of(places, agent)]
+    edits = [folder for agent in names_in(places.council) for folder in _folders_of(places, agent)]
     for folder in [*folders, *edits, places.results, *places.scratches()]:
         is_scratch = folder not in (*folders, *edits) and folder != places.results
-        for name in listed(folder):
+        for name in names_in(folder):
             with suppress(FileNotFoundError):
                 if (is_scratch or is_hidden(name)) and os.lstat(folder / name).st_mtime < view.now - LITTER_SECONDS:
                     yield Fault(folder / name, "an unfinished file of long ago")
@@ -179,7 +179,7 @@ def _folders_of(places: Places, agent: str) -> Iterator[Path]:
 def _lost_letters(view: View) -> Iterator[Fault]:
     """Check that what the council could not read lies beside the dead letter that says why."""
     folder = view.places.dead_letters
-    for name in listed(folder):
+    for name in names_in(folder):
         path = folder / name
         if name.endswith(".original") and not is_there(path.with_suffix(".mime")) and is_there(path):
             yield Fault(path, "there is no dead letter beside it")
@@ -347,7 +347,7 @@ BELONGINGS: tuple[tuple[str, Callable[[Places], list[Path]], Callable[[str], str
 def _orphans(view: View) -> Iterator[Fault]:
     for what, folders, task_of in BELONGINGS:
         for folder in folders(view.places):
-            for name in listed(folder):
+            for name in names_in(folder):
                 path, task = folder / name, task_of(name)
                 if is_hidden(name) or not task or task.startswith(AGENT):
                     continue
@@ -371,7 +371,7 @@ def _strike_row(mender: Mender, fault: Fault) -> None:
 
 def _receipts(view: View) -> Iterator[Fault]:
     for folder in view.places.posting():
-        for name in listed(folder):
+        for name in names_in(folder):
             path = folder / name
             is_ours = not is_hidden(name) and not view.is_made("messages", path.stem)
             if is_ours and view.was_changed_lately(path, "queue_days"):
@@ -516,7 +516,7 @@ def _locks(view: View) -> Iterator[Fault]:
 
 
 def _wanted(view: View) -> Iterator[Fault]:
-    for name in listed(view.places.wanted_folder):
+    for name in names_in(view.places.wanted_folder):
         path = view.places.wanted_folder / name
         with suppress(FileNotFoundError):
             try:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import Disk, is_there, make_folder
+from kingdom.disk.atomic import Disk, is_there, make_folder, names_in
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadFile, KingdomError
 from kingdom.home import config
@@ -86,7 +86,7 @@ class View:
         """Return what a reader may see in a folder of a queue."""
         key = kind, state
         if key not in self._names:
-            self._names[key] = sorted(name for name in listed(self.places.folder(kind, state)) if not is_hidden(name))
+            self._names[key] = sorted(name for name in names_in(self.places.folder(kind, state)) if not is_hidden(name))
         return self._names[key]
 
     def records(self, kind: str, *states: str) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -181,14 +181,6 @@ class Mender:
             queues[kind].move_to_dead(state, path.name, f"fsck: {why}")
         else:
             self.set_aside(path)
-
-
-def listed(folder: Path) -> list[str]:
-    """Return the names in a folder; none where there is no folder."""
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def look(

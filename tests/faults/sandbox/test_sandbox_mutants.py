@@ -28,7 +28,7 @@ MUTANTS = [
     Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout"),
     Mutant("leases may be taken", "kingdom.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
     Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
-    Mutant("secrets may be read", PLACES, replace("_listed(self.home)", "()"), "breakout"),
+    Mutant("secrets may be read", PLACES, replace("names_in(self.home)", "()"), "breakout"),
     Mutant("locks may be taken", PLACES, replace("(A, *self.locks())", "(A,)"), "breakout"),
     Mutant("others' control folders may be read", PLACES, replace("(self.own(A) / 'camp', B)", "(B,)"), "breakout"),
     Mutant(
