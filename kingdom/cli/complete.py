@@ -10,7 +10,6 @@ import click
 
 from kingdom.cli import home
 from kingdom.cli.queue_files import ids_of
-from kingdom.cli.services import SERVICES
 from kingdom.errors import KingdomError
 from kingdom.home.places import Places
 from kingdom.home.states import MOVES
@@ -41,8 +40,14 @@ def ids(*kinds: str) -> Complete:
     return _completing(lambda places: ids_of(places, kinds or tuple(MOVES)))
 
 
+def _services() -> Iterable[str]:
+    from kingdom.cli.services import SERVICES  # which loads the contract of connections
+
+    return SERVICES
+
+
 roles = _completing(lambda places: [row.name for row in home.rows(places)])
 roles_and_tasks = _completing(lambda places: [*(row.name for row in home.rows(places)), *ids_of(places, ("tasks",))])
 installed_generals = _completing(Places.installed_generals)
 asking_tasks = _completing(notes.open_questions)
-services = _completing(lambda places: SERVICES)
+services = _completing(lambda places: _services())

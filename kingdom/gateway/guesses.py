@@ -7,8 +7,8 @@ from collections.abc import Callable
 from kingdom.gateway.limits import Limit, Rate
 from kingdom.gateway.refusals import Refusal
 
-TOLD = Limit(1, 60.0)
-"""How often the log tells of one account."""
+LOGGED = Limit(1, 60.0)
+"""How often one account is logged."""
 
 
 class Guesses:
@@ -20,7 +20,7 @@ class Guesses:
         self._from_one = from_one
         self._from_all = from_all
         self._warn = warn
-        self._told = Rate(TOLD, clock)
+        self._logged = Rate(LOGGED, clock)
 
     def check(self, account: str, address: str) -> None:
         """Refuse a password of an account from an address from which too many were wrong."""
@@ -29,10 +29,8 @@ class Guesses:
 
     def note_wrong(self, account: str, address: str, user: str | None) -> None:
         """Count a wrong password; the log names the user's ID when it was the last one for now."""
-        left = [rate.wait_seconds(key) or rate.seconds_left(key) for rate, key in self._keys(account, address)]
-        if any(left) and not self._told.wait_seconds(account):
+        keys = ((self._from_one, (account, address)), (self._from_all, account))
+        left = [rate.wait_seconds(key) or rate.seconds_left(key) for rate, key in keys]
+        if any(left) and not self._logged.wait_seconds(account):
             whose = f"of the user {user}" if user else "for an email that is not registered"
             self._warn(f"too many wrong passwords {whose}, the last one from {address}: more are refused for a while")
-
-    def _keys(self, account: str, address: str) -> list[tuple[Rate, object]]:
-        return [(self._from_one, (account, address)), (self._from_all, account)]

@@ -25,19 +25,17 @@ class Rate:
 
     def wait_seconds(self, caller: Hashable) -> float:
         """Count one more, and return 0; or return how long the caller has to wait, and count nothing."""
-        now = self._clock()
-        share = self.limit.seconds / self.limit.most
-        free_at = max(self._free_at.get(caller, 0.0), now)
-        # As if each call took its share of the period: a whole period of them may lie ahead.
-        if (wait := free_at + share - now - self.limit.seconds) > share * 1e-6:
+        if wait := self.seconds_left(caller):
             return wait
-        self._free_at[caller] = free_at + share
+        now = self._clock()
+        self._free_at[caller] = max(self._free_at.get(caller, 0.0), now) + self.limit.seconds / self.limit.most
         if len(self._free_at) > MOST_REMEMBERED:
             self._free_at = {known: at for known, at in self._free_at.items() if at > now}
         return 0.0
 
     def seconds_left(self, caller: Hashable) -> float:
         """Return how long the caller has to wait, 0 when not at all, and count nothing."""
+        # As if each call took its share of the period: a whole period of them may lie ahead.
         share = self.limit.seconds / self.limit.most
         wait = self._free_at.get(caller, 0.0) + share - self._clock() - self.limit.seconds
         return wait if wait > share * 1e-6 else 0.0

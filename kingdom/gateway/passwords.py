@@ -23,10 +23,6 @@ class Passwords:
         fits = await asyncio.get_running_loop().run_in_executor(self._thread, passwords.fits, *verified)
         return fits and known is not None
 
-    def is_outdated(self, known: str) -> bool:
-        """Return whether a hash should be made anew at the next login."""
-        return passwords.is_outdated(known)
-
     def close(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -20,7 +20,7 @@ from kingdom.gateway.rooms import Rooms
 from kingdom.gateway.sessions import Sessions
 from kingdom.gateway.store import Store
 from kingdom.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
-from kingdom.hall import accounts, own_rooms
+from kingdom.hall import accounts, own_rooms, passwords
 from kingdom.hall.base import Row, Transaction
 from kingdom.hall.ids import iso, new_uuid
 from kingdom.hall.records import Command
@@ -92,7 +92,8 @@ class Rest:
         user = await self._verified(request, spelt, password)
         if user["banned_at"] is not None:
             raise Refusal(403, "This account is banned")
-        old, new = user["password_hash"], await self._renewed_hash(user["password_hash"], password)
+        old = user["password_hash"]
+        new = await self._passwords.hash(password) if passwords.is_outdated(old) else old
         session, now = new_uuid(), self._clock()
         begun = (session, user["id"], one_line(request.headers.get("user-agent", ""), LONGEST_AGENT), now)
         await self._store.run(lambda db: store.sign_in(db, old, new, *begun, LIFETIME_SECONDS))
@@ -246,10 +247,6 @@ class Rest:
     async def _of_room(self, request: Request, work: Callable[[Transaction, str, str], list[Row]]) -> Response:
         user, room = self.caller(request).user, inputs.path_id(request)
         return JSONResponse(await self._store.read(lambda db: work(db, room, user)))
-
-    async def _renewed_hash(self, old: str, password: str) -> str:
-        """Return a hash, made anew if it is of an older kind, now that the password is known."""
-        return await self._passwords.hash(password) if self._passwords.is_outdated(old) else old
 
     def caller(self, request: Request) -> Caller:
         """Return who asks; 401 without a token that is good."""

@@ -25,6 +25,7 @@ from kingdom.gateway.presence import TTL_SECONDS, Change, Presence
 from kingdom.gateway.refusals import Refusal
 from kingdom.gateway.tokens import ALGORITHM, AUDIENCE, LIFETIME_SECONDS, SECRET, Tokens, find_secret
 from kingdom.hall.base import Unavailable
+from kingdom.hall.passwords import is_outdated
 from tests.fixtures import Clock
 from tests.waiting import SOON, stays
 
@@ -196,7 +197,7 @@ def test_passwords_of_either_kind_are_verified_and_old_ones_are_outdated() -> No
     assert asyncio.run(passwords.verify(long, "x" * 90))
     assert not asyncio.run(passwords.verify(None, "nobody"))
     assert not asyncio.run(passwords.verify("no hash", "long enough"))
-    assert [passwords.is_outdated(known) for known in (ours, theirs)] == [False, True]
+    assert [is_outdated(known) for known in (ours, theirs)] == [False, True]
     passwords.close()
 
 
