@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,10 +47,12 @@ LOOK_SECONDS, TASK_LOOKS = 0.05, 60
 DEEPEST = 100
 NOT_RUNNING = "The council does not run; `{command} generals install gen-council` and `{command} up` start it."
 ENDING, ORIGINAL = ".mime", ".original"
+BACK = "back_"
+"""Begins the name of a dead letter whose message is put back just now: the council finds its own by their names."""
 
 
 class Unusable(BadInput):
-    """{name} cannot be put back: {why}"""
+    """{name} cannot be {done}: {why}"""
 
     exit = Exit.FAILED
 
@@ -202,10 +204,15 @@ def retry(names: Sequence[str], every: bool) -> None:
     """Put messages back where they came from, byte for byte; agents are told of them again."""
     places = home.own()
     disk = home.disk(places)
+    _each(_chosen(places, names, every), lambda name: print(f"{_put_back(places, disk, name)} is back"))
+
+
+def _each(names: Sequence[str], act: Callable[[str], None]) -> None:
+    """Do something with each dead letter, and say of each why it failed."""
     failed: list[KingdomError] = []
-    for name in _chosen(places, names, every):
+    for name in names:
         try:
-            print(f"{_put_back(places, disk, places.dead_letters / name)} is back")
+            act(name)
         except (BadInput, Collision) as error:
             failed.append(error)
     for one in failed[:-1]:
@@ -214,24 +221,41 @@ def retry(names: Sequence[str], every: bool) -> None:
         raise failed[-1]
 
 
-def _put_back(places: Places, disk: Disk, letter: Path) -> str:
-    """Move what a dead letter holds to where it came from, and return that place."""
+def _put_back(places: Places, disk: Disk, name: str) -> str:
+    """Move what a dead letter holds to where it came from, and return that place.
+
+    The council may give it up again before we have removed the letter, and would take this one for its own.
+    """
+    letter = places.dead_letters / name
     agent, original = _came_from(letter)
     make_folder(places.told(agent))
-    target = places.agent(agent) / original
-    beside = letter.with_suffix(ORIGINAL)
-    if is_there(beside):
-        disk.move(beside, target)
-    else:
-        data = original_of(_body(letter))
-        try:
-            disk.create(target, data)
-        except Collision:
-            # Of a command that was killed here, or another message.
-            if read_bytes(target, LARGEST_DEAD_LETTER) != data:
-                raise
-    disk.remove(letter)
+    target, beside = places.agent(agent) / original, _beside(letter)
+    data = original_of(_body(letter)) if beside is None else b""
+    taken = letter.with_name(f"{BACK}{name.removeprefix(BACK)}")
+    if taken != letter:
+        disk.move(letter, taken)
+    try:
+        disk.create(target, data) if beside is None else disk.move(beside, target)
+    except Collision:
+        # Of a command that was killed here, or another message.
+        if beside is not None or (data and not _holds(target, data)):
+            disk.move(taken, letter) if taken != letter else None
+            raise
+    disk.remove(taken)
     return f"{agent}/{original}"
+
+
+def _beside(letter: Path) -> Path | None:
+    """Return what a dead letter is about where that is no readable file."""
+    names = (letter.name, letter.name.removeprefix(BACK))
+    return next((path for name in names if is_there(path := letter.with_name(name).with_suffix(ORIGINAL))), None)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return read_bytes(path, LARGEST_DEAD_LETTER) == data
+    except BadFile:
+        return False
 
 
 @dlq.command()
@@ -241,16 +265,25 @@ def purge(names: Sequence[str], every: bool) -> None:
     """Delete messages that were given up, for good."""
     places = home.own()
     disk = home.disk(places)
-    chosen = _chosen(places, names, every)
-    for name in chosen:
-        letter = places.dead_letters / name
-        beside = letter.with_suffix(ORIGINAL)
-        if is_there(beside):
-            if os.path.isdir(beside) and not beside.is_symlink():
-                raise Unusable(name=name, why=f"it is a folder; look into {beside} and remove it")
-            disk.remove(beside)
-        disk.remove(letter)
-    print(f"deleted {count(len(chosen), 'dead letter')}")
+    chosen, deleted = _chosen(places, names, every), list[str]()
+
+    def delete(name: str) -> None:
+        _delete(disk, places.dead_letters / name)
+        deleted.append(name)
+
+    try:
+        _each(chosen, delete)
+    finally:
+        print(f"deleted {count(len(deleted), 'dead letter')}")
+
+
+def _delete(disk: Disk, letter: Path) -> None:
+    if (beside := _beside(letter)) is not None:
+        if os.path.isdir(beside) and not beside.is_symlink():
+            why = f"it is a folder; look into {beside} and remove it"
+            raise Unusable(name=letter.name, done="deleted", why=why)
+        disk.remove(beside)
+    disk.remove(letter)
 
 
 def look(places: Places, now: float) -> dict[str, Any]:
@@ -505,13 +538,13 @@ def _came_from(letter: Path) -> tuple[str, str]:
     try:
         agent, _, name = str(_body(letter).get("original_file")).rpartition("/")
     except (BadFile, BadMessage) as error:
-        raise Unusable(name=letter.name, why=error) from None
+        raise Unusable(name=letter.name, done="put back", why=error) from None
     if agent.partition("/")[0] == OUTBOXES:
-        raise Unusable(name=letter.name, why="it lay in an outbox, and was sent to nobody")
+        raise Unusable(name=letter.name, done="put back", why="it lay in an outbox, and was sent to nobody")
     if mime.folder_of(agent) != agent or not agent:
-        raise Unusable(name=letter.name, why=f"{one_line(agent or 'nobody')} is no agent")
+        raise Unusable(name=letter.name, done="put back", why=f"{one_line(agent or 'nobody')} is no agent")
     if not name.endswith(ENDING) or name.startswith(".") or "\0" in name:
-        raise Unusable(name=letter.name, why=f"{one_line(name)!r} is no name of a message")
+        raise Unusable(name=letter.name, done="put back", why=f"{one_line(name)!r} is no name of a message")
     check_name("agent", agent)
     return agent, name
 

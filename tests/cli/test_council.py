@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kingdom import mime
+from kingdom.disk.atomic import Disk, is_there
 from kingdom.home.places import Places
 from kingdom.runtime.processes import carriers, soldier_markers
 from tests.cli.conftest import Held, Terminal
@@ -129,6 +131,61 @@ def test_whatever_was_given_up_comes_back_as_it_was(what: str, council: Open, te
     assert list(opened.places.dead_letters.iterdir()) == []
 
 
+@pytest.mark.parametrize("what", ["text", "folder"])
+def test_what_is_given_up_again_while_it_is_put_back_is_kept(
+    what: str, council: Open, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = council(leader=DONE)
+    path = opened.places.agent("leader") / "odd_1770000000000001.mime"
+    path.write_bytes(b"\xff") if what == "text" else path.mkdir()
+    opened.until(lambda: opened.names("dead_letter"), "it was given up")
+    remove, quick = Disk.remove, [lambda: opened.until(lambda: not is_there(path), "the council was quick")]
+
+    def slow(disk: Disk, letter: Path) -> None:
+        if quick:
+            quick.pop()()
+        remove(disk, letter)
+
+    monkeypatch.setattr(Disk, "remove", slow)
+    assert terminal.ok("council", "dlq", "retry", "--all") == f"leader/{path.name} is back\n"
+    (letter,) = opened.places.dead_letters.glob("*.mime")
+    assert is_there(letter.with_suffix(".original")) == (what == "folder")
+    assert terminal.ok("council", "dlq", "retry", "--all") == f"leader/{path.name} is back\n"
+    assert path.is_dir() if what == "folder" else path.read_bytes() == b"\xff"
+    assert list(opened.places.dead_letters.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["text", "folder"])
+def test_retry_killed_at_any_step_is_done_again(
+    what: str, council: Open, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = council(leader=DONE)
+    path = opened.places.agent("leader") / "odd_1770000000000001.mime"
+    steps = ("move", "move", "remove") if what == "folder" else ("move", "create", "remove")
+    for number in range(len(steps)):
+        path.write_bytes(b"\xff") if what == "text" else path.mkdir()
+        opened.until(lambda: opened.names("dead_letter"), "it was given up")
+        with monkeypatch.context() as killed:
+            left = list(steps[:number])
+            for name in set(steps):
+                done = getattr(Disk, name)
+
+                def step(*given: Any, name: str = name, done: Any = done, left: list[str] = left) -> Any:
+                    if not left:
+                        raise KeyboardInterrupt
+                    assert left.pop(0) == name
+                    return done(*given)
+
+                killed.setattr(Disk, name, step)
+            terminal("council", "dlq", "retry", "--all")
+        assert len(opened.names("dead_letter")) == 1
+        assert opened.names("dead_letter")[0] in terminal.ok("council", "dlq", "ls")
+        terminal.ok("council", "dlq", "retry", "--all")
+        assert path.is_dir() if what == "folder" else path.read_bytes() == b"\xff"
+        assert list(opened.places.dead_letters.iterdir()) == []
+        path.rmdir() if what == "folder" else path.unlink()
+
+
 def test_retry_overwrites_nothing_and_can_be_repeated(council: Open, terminal: Terminal) -> None:
     opened, sent, raw = given_up(council)
     (letter,) = opened.names("dead_letter")
@@ -148,6 +205,19 @@ def test_purge_deletes_dead_letters(council: Open, terminal: Terminal) -> None:
     opened.until(lambda: len(opened.names("dead_letter")) == 2, "both are given up")
     assert terminal.ok("council", "dlq", "purge", "--all") == "deleted 2 dead letters\n"
     assert list(opened.places.dead_letters.iterdir()) == []
+
+
+def test_purge_goes_on_past_what_cannot_be_deleted(council: Open, terminal: Terminal) -> None:
+    opened = council(leader=DONE)
+    for number in range(3):
+        path = opened.places.agent("leader") / f"odd_177000000000000{number}.mime"
+        path.mkdir() if number == 1 else path.write_bytes(b"")
+    opened.until(lambda: len(opened.names("dead_letter")) == 3, "all are given up")
+    said = terminal("council", "dlq", "purge", "--all")
+    (kept,) = opened.names("dead_letter")
+    beside = opened.places.dead_letters / Path(kept).with_suffix(".original")
+    assert (said.code, said.out) == (1, "deleted 2 dead letters\n")
+    assert said.err == f"kingdom: {kept} cannot be deleted: it is a folder; look into {beside} and remove it\n"
 
 
 @pytest.mark.parametrize(

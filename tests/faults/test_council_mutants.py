@@ -136,6 +136,12 @@ MUTANTS = [
         TELLING + "a_goal_that_names_no_thread_begins_one_that_its_answers_inherit",
     ),
     Mutant(
+        "a dead letter keeps its name while its message is put back",
+        "kingdom.cli.council:_put_back",
+        replace("A.with_name(B)", "A"),
+        COMMANDS + "what_is_given_up_again_while_it_is_put_back_is_kept",
+    ),
+    Mutant(
         "a link in an outbox is followed",
         "kingdom.council.outboxes:Outboxes._judged",
         replace("read_with_status(A)[0]", "A.read_bytes()"),
