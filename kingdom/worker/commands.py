@@ -57,13 +57,15 @@ def remove_member(db: Transaction, command: Command, record: Record, now: float)
 def ban(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
     """Keep somebody out, and end their sessions."""
     user = command.facts["userId"].lower()
-    return [_signal("session_ended", user, sessions=moderation.ban(db, user, now))]
+    ended = _signal("session_ended", user, sessions=moderation.ban(db, user, now))
+    return [ended, *_told_in_rooms(db, user)]
 
 
 def unban(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
     """Let somebody in again."""
-    moderation.unban(db, command.facts["userId"].lower())
-    return []
+    user = command.facts["userId"].lower()
+    moderation.unban(db, user)
+    return _told_in_rooms(db, user)
 
 
 def end_sessions(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
@@ -118,6 +120,11 @@ def _say(
     [message] = persist(db, [Arrival(event, record.topic, record.position)], now)
     assert message is not None, "a repetition of the kingdom's own message was left out"
     return message
+
+
+def _told_in_rooms(db: Transaction, user: str) -> list[Event]:
+    """Return what lets everybody who is in a room with somebody read its members again."""
+    return [_signal("joined", user, roomId=row["room_id"]) for row in db.all("rooms_with", user_id=user)]
 
 
 def _persisted(message: MessagePersisted) -> Event:

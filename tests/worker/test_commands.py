@@ -110,19 +110,24 @@ def test_what_is_not_in_its_room_is_not_removed(hall: Hall) -> None:
 
 def test_a_ban_ends_all_sessions_and_tells_them_again_when_it_is_repeated(hall: Hall) -> None:
     user, session = hall.user(), new_uuid()
-    now = hall.clock()
+    now, room = hall.clock(), hall.room(user)
+    hall.room(hall.user())
     hall.database.run(lambda db: accounts.begin_session(db, session, user, "", now, 60.0))
     signals = hall.topics.follow(SIGNALS)
     give(hall, ordered("ban", userId=user), ordered("ban", userId=user.upper()))
     carry_out(hall)
-    told = [Signal.from_json(record.value) for record in hall._next(signals, 2)]
+    told = [Signal.from_json(record.value) for record in hall._next(signals, 4)]
+    in_room = ("joined", {"userId": user, "roomId": room})
     assert [(signal.kind, dict(signal.facts)) for signal in told] == [
-        ("session_ended", {"userId": user, "sessions": [session]})
+        ("session_ended", {"userId": user, "sessions": [session]}),
+        in_room,
     ] * 2
     assert banned(hall, user)
     give(hall, ordered("unban", userId=user))
     carry_out(hall)
     assert not banned(hall, user)
+    [told_again] = [Signal.from_json(record.value) for record in hall._next(signals, 1)]
+    assert (told_again.kind, dict(told_again.facts)) == in_room
 
 
 def banned(hall: Hall, user: str) -> bool:

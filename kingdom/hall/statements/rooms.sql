@@ -51,6 +51,9 @@ FROM room_members JOIN rooms ON rooms.id = room_members.room_id
 WHERE room_members.user_id = :user_id
 ORDER BY coalesce(rooms.last_message_at, rooms.created_at) DESC, rooms.id;
 
+-- name: rooms_with
+SELECT room_id FROM room_members WHERE user_id = :user_id;
+
 -- name: mark_read
 -- A mark never goes back.
 UPDATE room_members SET last_read_message_id = :message_id
