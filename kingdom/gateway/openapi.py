@@ -91,7 +91,8 @@ ASKING = _object(
 )
 SAYS = _object({"code": {"type": "string"}, "values": {"type": "object"}})
 FAILED = _object(
-    {"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT}, {"taskId": {"type": "string"}, "says": SAYS}
+    {"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT},
+    {"taskId": {"type": "string"}, "roomId": UUID, "says": SAYS},
 )
 RUNNING = _object(
     {
@@ -105,7 +106,8 @@ RUNNING = _object(
     {"roomId": UUID},
 )
 WAITING = _object(
-    {**{name: {"type": "string"} for name in ("id", "kind", "what", "why")}, "seconds": SECONDS}, {"says": SAYS}
+    {**{name: {"type": "string"} for name in ("id", "kind", "what", "why")}, "seconds": SECONDS},
+    {"roomId": UUID, "says": SAYS},
 )
 STATES = ["working", "idle", "degraded", "starting", "foreign", "down", "quarantined", "absent", "silent"]
 ROLE = _object(
@@ -135,7 +137,13 @@ KINGDOM = _object(
 )
 
 NAME_OF_FILE: Json = {"type": "string", "pattern": "^[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]{0,199}$"}
-ORDER = _object({"orderId": {"type": "string"}, **dict.fromkeys(("action", "target", "outcome", "code"), NAME)})
+ORDER = _object(
+    {
+        "orderId": {"type": "string"},
+        **dict.fromkeys(("action", "target", "outcome", "code"), NAME),
+        "says": _or_null(SAYS),
+    }
+)
 
 _SAYS = {
     "400": "What was sent does not fit",
@@ -297,7 +305,7 @@ DESCRIPTION: Json = {
             "get": {
                 **_operation("order", "200", ORDER, "404"),
                 "description": "What came of an order: `outcome` in words and `code` (done or refused), null until the "
-                "king has come to it. For owners.",
+                "king has come to it; `says` has as data why it was refused. For owners.",
             },
         },
         "/kingdom/roles/{role}/restart": {

@@ -40,7 +40,10 @@ class Orders:
         """Return an order with its outcome, which is null until the king has come to it; None when there is none."""
         with suppress(NoSuchThing):
             found = find(self._places, order, ("orders",))
-            return {"orderId": found.id, **{key: found.get(key) for key in ("action", "target", "outcome", "code")}}
+            return {
+                "orderId": found.id,
+                **{key: found.get(key) for key in ("action", "target", "outcome", "code", "says")},
+            }
         return None
 
     def restart(self, role: str, by: str) -> None:

@@ -18,6 +18,7 @@ from kingdom.king import messages
 from kingdom.king.context import Context
 from kingdom.records import notes
 from kingdom.records.messages import Order, Task
+from kingdom.words import Said
 
 WHERE_REQUEUED_GO = {
     "events": ("pending", "dispatched"),
@@ -40,6 +41,10 @@ NOT_INHERITED = (
 class OrderRefused(Exception):
     """Why an order is not carried out; it stands in the order's outcome."""
 
+    def __init__(self, why: Said) -> None:
+        super().__init__(why)
+        self.says = why.to_json()
+
 
 class Orders:
     def __init__(self, king: Context) -> None:
@@ -58,13 +63,15 @@ class Orders:
         return True
 
     def _carry_out(self, order: Order) -> None:
+        says = None
         try:
             outcome, code = ORDERS[order.action](self, order), "done"
         except (OrderRefused, BadInput) as error:
             outcome, code = f"refused: {error}", "refused"
+            says = error.says if isinstance(error, OrderRefused) else None
         self._king.log.info(f"{order.id}: {order.action} {order.target}, asked by {order.by}: {outcome}")
         # Read again, because what the action has noted in it must stay until it lies in done/.
-        self._king.queues.orders.change("pending", order.id, outcome=outcome, code=code)
+        self._king.queues.orders.change("pending", order.id, outcome=outcome, code=code, says=says)
         self._king.queues.orders.move([order.id], "pending", "done")
 
     def retry(self, order: Order) -> str:
@@ -116,7 +123,8 @@ class Orders:
         queues = self._king.queues
         task = self._task(order.target, "completed")
         if task.outcome is not None and task.cancelled_by_order != order.id:
-            raise OrderRefused(f"{task.id} has ended already: {task.outcome}")
+            said = f"{task.id} has ended already: {task.outcome}"
+            raise OrderRefused(Said("order_ended", said, task=task.id, outcome=task.outcome))
         ended = replace(task, status="discarded", outcome="discarded", cancelled_by_order=order.id)
         draft = messages.cancelled(ended, self._king.channel, order.by)
         if draft.part not in ended.message_ids:
@@ -140,7 +148,9 @@ class Orders:
     def _task(self, name: str, state: str) -> Task:
         if not self._king.queues.tasks.has(name, state):
             where = next((other for other in MOVES["tasks"] if self._king.queues.tasks.has(name, other)), None)
-            raise OrderRefused(f"{name} is in {where}, not in {state}" if where else f"there is no task {name}")
+            if where is None:
+                raise OrderRefused(Said("order_no_task", f"there is no task {name}", task=name))
+            raise OrderRefused(Said("order_elsewhere", f"{name} is in {where}, not in {state}", task=name, where=where))
         return self._king.queues.tasks.read(state, name)
 
     def requeue(self, order: Order) -> str:
@@ -154,9 +164,9 @@ class Orders:
         if queues.events.has(order.target, "completed"):
             event = queues.events.read("completed", order.target)
             if event.status != "discarded" and event.requeued_by != order.id:
-                raise OrderRefused(
-                    f"{event.id} was not discarded ({event.status}); `retry` its task {event.task_id} instead"
-                )
+                said = f"{event.id} was not discarded ({event.status}); `retry` its task {event.task_id} instead"
+                values = {"event": event.id, "status": event.status, "task": event.task_id}
+                raise OrderRefused(Said("order_not_discarded", said, **values))
             fresh = replace(
                 event,
                 status="pending",
@@ -175,7 +185,8 @@ class Orders:
         for kind in ("events", "tasks", "messages"):
             if queues.of(kind).has(order.target, "dead"):
                 return self._requeue_dead(kind, order)
-        raise OrderRefused(f"nothing named {order.target} is discarded, failed or in dead/")
+        said = f"nothing named {order.target} is discarded, failed or in dead/"
+        raise OrderRefused(Said("order_nothing", said, name=order.target))
 
     def _requeued_before(self, order: Order) -> str | None:
         """Return what was done of this order before a restart: the file has left its old place, with our note in it."""
@@ -202,7 +213,8 @@ class Orders:
 
     def _move_to_pending(self, kind: str, name: str, src: str) -> str:
         if self._king.queues.of(kind).move([name], src, "pending"):
-            raise OrderRefused(f"{name} could not be put back: {kind}/pending already has one of that name")
+            said = f"{name} could not be put back: {kind}/pending already has one of that name"
+            raise OrderRefused(Said("order_twice", said, name=name, folder=f"{kind}/pending"))
         return f"back in {kind}/pending"
 
     def discard(self, order: Order) -> str:
@@ -211,7 +223,7 @@ class Orders:
         if not self._king.queues.events.has(order.target, "pending"):
             if self._was_discarded(order):
                 return "discarded"
-            raise OrderRefused(f"no event {order.target} is waiting")
+            raise OrderRefused(Said("order_no_event", f"no event {order.target} is waiting", event=order.target))
         event = self._king.queues.events.read("pending", order.target)
         reason = f"by {order.by}"
         discarded = replace(

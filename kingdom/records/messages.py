@@ -391,6 +391,8 @@ class Order(Filed):
     outcome: str | None = None
     #: What came of it: done or refused.
     code: str | None = field(default=None, metadata=WHEN_SET)
+    #: Why it was refused, as data: {code, values}.
+    says: Json | None = field(default=None, metadata=WHEN_SET)
     #: The id of the task that a retry makes, noted before the task is made.
     made: str | None = field(default=None, metadata=WHEN_SET)
 

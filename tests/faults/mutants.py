@@ -141,7 +141,10 @@ MUTANTS = [
     Mutant(
         "an order forgets what it has made before it is done",
         "kingdom.king.orders",
-        replace('A.change("pending", B.id, outcome=C, code=D)', 'A.update("pending", [replace(B, outcome=C, code=D)])'),
+        replace(
+            'A.change("pending", B.id, outcome=C, code=D, says=E)',
+            'A.update("pending", [replace(B, outcome=C, code=D, says=E)])',
+        ),
         caught_by="orders kill",
         near="orders/pending/ord-retry",
     ),

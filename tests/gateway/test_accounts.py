@@ -135,7 +135,7 @@ async def test_a_room_of_the_kingdom_is_joined_by_owners_and_by_invitation(
     assert refusal(owner.call("POST", "/kingdom/roles/nobody/restart")) == (404, "There is no such role")
     assert owner.call("POST", "/kingdom/orders", json={**order, "target": "../../config"}).status_code == 400
     given = owner.call("POST", "/kingdom/orders", json=order).json()["orderId"]
-    waits = {"orderId": given, **order, "outcome": None, "code": None}
+    waits = {"orderId": given, **order, "outcome": None, "code": None, "says": None}
     assert owner.call("GET", f"/kingdom/orders/{given}").json() == waits
     assert guest.call("GET", f"/kingdom/orders/{given}").status_code == 403
     [written] = hall.places.folder("orders", "pending").glob("*.json")

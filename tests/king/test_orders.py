@@ -142,6 +142,7 @@ def test_requeue_serves_a_discarded_event_again(court_home: Path, clock: Clock) 
 def test_requeue_of_an_event_that_became_a_task_is_refused(court_home: Path, clock: Clock) -> None:
     put(court_home, "events", "completed", **event(status="completed", task_id=TASK))
     assert order(court_home, clock, "requeue", "evt-1").startswith("refused: evt-1 was not discarded (completed)")
+    assert refused(court_home)["code"] == "order_not_discarded"
     assert here(court_home, "events", "completed") == ["evt-1"]
 
 
@@ -176,23 +177,36 @@ def test_discard_lets_a_waiting_event_go(court_home: Path, clock: Clock) -> None
 
 
 @pytest.mark.parametrize(
-    ("action", "target", "said"),
+    ("action", "target", "said", "says"),
     [
-        ("retry", "task-20260207-077", "refused: there is no task task-20260207-077"),
-        ("cancel", "task-20260207-077", "refused: there is no task task-20260207-077"),
-        ("requeue", "evt-77", "refused: nothing named evt-77 is discarded, failed or in dead/"),
-        ("discard", "evt-77", "refused: no event evt-77 is waiting"),
+        ("retry", "task-20260207-077", "there is no task task-20260207-077", ("order_no_task", "task")),
+        ("cancel", "task-20260207-077", "there is no task task-20260207-077", ("order_no_task", "task")),
+        ("requeue", "evt-77", "nothing named evt-77 is discarded, failed or in dead/", ("order_nothing", "name")),
+        ("discard", "evt-77", "no event evt-77 is waiting", ("order_no_event", "event")),
     ],
 )
-def test_an_order_about_nothing_is_refused_in_words(
-    court_home: Path, clock: Clock, action: str, target: str, said: str
+def test_an_order_about_nothing_is_refused_in_words_and_as_data(
+    court_home: Path, clock: Clock, action: str, target: str, said: str, says: tuple[str, str]
 ) -> None:
-    assert order(court_home, clock, action, target) == said
+    assert order(court_home, clock, action, target) == f"refused: {said}"
+    assert refused(court_home) == {"code": says[0], "values": {says[1]: target}}
+
+
+def refused(home: Path) -> Any:
+    """Why the last order was refused, as data."""
+    return read(home, "orders", "done", "ord-1")["says"]
+
+
+def test_retry_of_what_is_worked_on_is_refused(court_home: Path, clock: Clock) -> None:
+    put(court_home, "tasks", "in_progress", **task(status="in_progress"))
+    assert order(court_home, clock, "retry", TASK) == f"refused: {TASK} is in in_progress, not in completed"
+    assert refused(court_home) == {"code": "order_elsewhere", "values": {"task": TASK, "where": "in_progress"}}
 
 
 def test_cancel_of_what_has_ended_is_refused(court_home: Path, clock: Clock) -> None:
     put(court_home, "tasks", "completed", **task(outcome="success"))
     assert order(court_home, clock, "cancel", TASK) == f"refused: {TASK} has ended already: success"
+    assert refused(court_home) == {"code": "order_ended", "values": {"task": TASK, "outcome": "success"}}
 
 
 def test_an_order_that_names_a_path_is_moved_to_dead(court_home: Path, clock: Clock) -> None:

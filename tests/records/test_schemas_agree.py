@@ -139,7 +139,7 @@ NOTES: dict[str, dict[str, Any]] = {
         "requeued_by": "ord-1",
     },
     "result": {"session_id": "s-1", "quota": {"resets_at": AT}, "warnings": ["w"]},
-    "order": {"code": "done", "made": "task-2"},
+    "order": {"code": "done", "made": "task-2", "says": {"code": "order_no_task", "values": {"task": "task-1"}}},
     "checkpoint": {},
     "session": {"id": "s", "soldier": "s", "general": "gen-pr", "pid": 7, "started_at": AT, "priority": "low"},
 }

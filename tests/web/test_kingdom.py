@@ -16,6 +16,7 @@ from kingdom.hall import accounts, own_rooms
 from kingdom.hall.base import Transaction
 from kingdom.hall.ids import iso
 from kingdom.hall.opening import open_database
+from kingdom.words import Said
 from tests.fixtures import event, put, task
 from tests.fixtures import write as write_json
 from tests.gateway.halls import SECONDS, Hall, Person
@@ -36,8 +37,8 @@ TOLD = [
     ("proclamation", "[start] of a proclamation", "[start] of a proclamation"),
     ("question", "[question] May I?", "May I?"),
 ]
-ENGLISH = ["Started", "Goes on", "Done", "Failed", "Failed", "Skipped", "Alert", "", "Question"]
-KOREAN = ["시작", "재개", "완료", "실패", "실패", "건너뜀", "알림", "", "질문"]
+ENGLISH = ["Started", "Goes on", "Done", "Failed", "Too late", "Skipped", "Alert", "", "Question"]
+KOREAN = ["시작", "재개", "완료", "실패", "늦음", "건너뜀", "알림", "", "질문"]
 
 
 def change(hall: Hall, work: Callable[[Transaction], Any]) -> None:
@@ -276,3 +277,37 @@ def test_the_kingdom_says_in_korean_why_things_wait_and_what_others_say_stays(ha
     failures = screen.page.get_by_role("region", name="실패")
     expect(failures).to_contain_text("anna 님이 취소했습니다")
     expect(failures).to_contain_text("no such branch")
+
+
+def test_why_an_order_is_refused_is_told_in_korean(hall: Hall, screens: Screens) -> None:
+    anna, name = hall.person(), "evt-test-20261119-3"
+    change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
+    path = hall.places.folder("events", "pending") / f"{name}.json"
+    path.write_text(json.dumps(event(name)))
+    os.utime(path, (1, 1))
+    screen = screens(anna, locale="ko-KR").open("/kingdom")
+    screen.page.get_by_role("region", name="대기").get_by_role("button", name="버리기").first.click()
+    folder = hall.places.folder("orders", "pending")
+    before = set(folder.glob("*.json"))
+    screen.page.get_by_role("dialog").get_by_role("button", name="버리기").click()
+    [written] = wait_until(lambda: set(folder.glob("*.json")) - before, SECONDS, "an order", [folder])
+    why = Said("order_no_event", f"no event {name} is waiting", event=name)
+    answered = {**read_json(written), "outcome": f"refused: {why}", "code": "refused", "says": why.to_json()}
+    put(hall.places.home, "orders", "done", **answered)
+    written.unlink()
+    expect(screen.page.get_by_role("alert")).to_have_text(f"기다리는 {name} 이벤트가 없습니다")
+    path.unlink()
+
+
+def test_a_task_is_called_by_what_its_room_is_about(hall: Hall, screens: Screens) -> None:
+    anna, failed = hall.person(), task(id="task-20260207-011", outcome="failed")
+    change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
+    room = task_room(hall, anna, name=f"{failed['id']}: tidy the docs")
+    put(hall.places.home, "tasks", "completed", **failed)
+    hall.places.own("envoy").mkdir(parents=True, exist_ok=True)
+    write_json(hall.places.threads, {failed["id"]: {"thread_ts": "p1", "channel": room, "on": "hall"}})
+    failures = screens(anna).open("/kingdom").page.get_by_role("region", name="Failed")
+    row = failures.get_by_role("listitem").filter(has_text="tidy the docs")
+    expect(row.get_by_role("button", name="Try it again: tidy the docs")).to_be_visible()
+    row.get_by_role("link", name="tidy the docs").click()
+    expect(failures.page.get_by_role("heading", level=1)).to_have_text("tidy the docs")

@@ -8,7 +8,7 @@ import { Outbox } from "./outbox.js";
 import { THRONE_ROOM } from "./own.js";
 import { Room } from "./room.js";
 import { Store } from "./store.js";
-import { t } from "./words.js";
+import { sentence, t } from "./words.js";
 
 const TOKEN = "kingdom.token";
 const ME = "kingdom.me";
@@ -361,8 +361,8 @@ export class Hall extends Store {
   async order(action, target) {
     const { orderId } = await this.api.post("/kingdom/orders", { action, target });
     for (const began = Date.now(); Date.now() - began < ORDER_MS; ) {
-      const { code, outcome } = await this.api.get(`/kingdom/orders/${orderId}`);
-      if (code === "refused") throw new Error(outcome);
+      const { code, outcome, says } = await this.api.get(`/kingdom/orders/${orderId}`);
+      if (code === "refused") throw new Error(sentence(outcome, says));
       if (code) return this.look();
       await new Promise((done) => setTimeout(done, AGAIN_MS / 4));
     }

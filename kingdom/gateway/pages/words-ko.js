@@ -1,6 +1,8 @@
 const list = (names) => new Intl.ListFormat("ko").format(names);
 
 const HEALTH = { yellow: "노랑", orange: "주황", red: "빨강" };
+const STATES = { pending: "대기", in_progress: "진행 중", completed: "끝난" };
+const OUTCOMES = { success: "성공", failed: "실패", discarded: "취소" };
 const FIGURES = [
   ["cpu_percent", (value) => `CPU ${value} %`],
   ["memory_percent", (value) => `메모리 ${value} %`],
@@ -23,6 +25,7 @@ export const ko = {
     "Message delivery failed": "전달하지 못했습니다",
     "Message not found": "그런 메시지가 없습니다",
     "Must have 1 to 100 characters": "1자 이상 100자 이하여야 합니다",
+    "Must not look empty": "보이는 글자가 있어야 합니다",
     "Must have 6 to 100 characters": "6자 이상 100자 이하여야 합니다",
     "Must not hold control characters or such as change the direction of text": "제어 문자나 글 방향을 바꾸는 문자는 쓸 수 없습니다",
     "Not a member of this room": "이 방의 구성원이 아닙니다",
@@ -59,7 +62,7 @@ export const ko = {
   code_resumed: "재개",
   code_skipped: "건너뜀",
   code_started: "시작",
-  code_unanswerable: "실패",
+  code_unanswerable: "늦음",
   column_asking: "사람이 필요함",
   column_failed: "실패",
   column_running: "진행 중",
@@ -124,7 +127,7 @@ export const ko = {
   nextRun: (schedule, at) => `다음 실행: ${schedule}, ${at}`,
   noAccount: "계정이 없으신가요?",
   noAnswer: "홀이 응답하지 않습니다. 실행 중인가요?",
-  noRooms: "아직 방이 없습니다",
+  noRooms: "아직 방이 없습니다. 받은 방 링크를 열거나 +로 새로 만드세요.",
   none_asking: "할 일이 없습니다.",
   none_failed: "실패한 것이 없습니다.",
   none_running: "진행 중인 것이 없습니다.",
@@ -218,6 +221,13 @@ export const ko = {
     not_installed: ({ general, command }) => `${general} 장군이 설치되어 있지 않습니다. 설치된 목록: \`${command}\``,
     not_taken: ({ general }) => `${general} 장군이 아직 맡지 않았습니다`,
     not_yet: ({ role }) => `${role} 역할이 아직 처리하지 않았습니다`,
+    order_elsewhere: ({ task, where }) => `${task} 작업은 ${STATES[where] ?? where} 상태여서 그렇게 할 수 없습니다`,
+    order_ended: ({ task, outcome }) => `${task} 작업은 이미 끝났습니다(${OUTCOMES[outcome] ?? outcome})`,
+    order_no_event: ({ event }) => `기다리는 ${event} 이벤트가 없습니다`,
+    order_no_task: ({ task }) => `${task} 작업이 없습니다`,
+    order_not_discarded: ({ event, task }) => `${event} 이벤트는 버린 것이 아닙니다. 대신 ${task} 작업을 다시 하세요`,
+    order_nothing: ({ name }) => `${name}: 버렸거나 실패했거나 dead/에 있는 것이 아닙니다`,
+    order_twice: ({ name, folder }) => `${name}: 같은 이름이 ${folder}에 이미 있어 되돌릴 수 없습니다`,
     own_full: ({ general, count, most }) => `${general} 장군의 병사가 ${count}명이고 max_soldiers가 ${most}입니다`,
     role_off: ({ role, command }) => `${role} 역할이 실행 중이 아닙니다. 시작하려면: \`${command}\``,
     soldier_works: ({ command }) => `병사가 일하고 있습니다. 출력 보기: \`${command}\``,
