@@ -12,8 +12,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kingdom import __version__
+from kingdom.home import schemas
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PAGES = runpy.run_path(str(CHECKOUT / "bin" / "reference"))["pages"]()
@@ -38,6 +40,13 @@ def test_every_key_of_the_configuration_says_what_it_means() -> None:
     rows = [line for line in PAGES["config.md"].splitlines() if line.startswith("| `")]
     assert len(rows) > 100
     assert [row for row in rows if row.endswith("|  |")] == []
+
+
+def test_the_file_of_the_hall_shows_every_setting_with_its_default() -> None:
+    text = (CHECKOUT / "config" / "default" / "hall.yaml").read_text()
+    defaults = schemas.with_defaults(schemas.load("config/hall"), {})
+    shown = re.sub(rf"^# (?=({'|'.join(defaults)}):| +\w+:)", "", text, flags=re.MULTILINE)
+    assert yaml.safe_load(shown) == defaults
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.endswith(".1")])

@@ -41,6 +41,7 @@ SDKS = {
     "confluent_kafka": ("kingdom/topics/kafka.py",),
     "croniter": ("kingdom/rules/schedules.py",),
     "fastjsonschema": ("kingdom/home/schemas.py",),
+    "h11": ("kingdom/gateway/frames.py",),
     "inotify_simple": ("kingdom/runtime/wake.py",),
     "jsonschema": ("kingdom/home/schemas.py",),
     "jwt": ("kingdom/gateway/tokens.py",),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -83,6 +84,7 @@ class Application:
             tokens,
             self._producer,
             self._rates["messages"],
+            self._rates["calls"],
             self._most_queued,
             self._sessions.has_ended,
             services.log.error,
@@ -184,8 +186,8 @@ class Application:
             await answer(Refusal(400, "Invalid websocket upgrade"))(scope, receive, send)
         elif self._is_stopping or not self._delivery.follows:
             await answer(Refusal(503, "Service unavailable", retry_after=1))(scope, receive, send)
-        elif (
-            len(self._clients.by_pipe) >= self._config["limits"]["connections"] and b"sid=" not in scope["query_string"]
+        elif len(self._clients.by_pipe) >= self._config["limits"]["connections"] and b"sid" not in parse_qs(
+            scope["query_string"]
         ):
             await answer(Refusal(503, "Too many connections", retry_after=10))(scope, receive, send)
         else:
@@ -309,7 +311,7 @@ class Application:
         return answer(Refusal(500, "Internal server error"))
 
 
-RATES = ("messages", "registrations", "logins", "wrong_passwords", "account_guesses", "searches", "requests")
+RATES = ("messages", "calls", "registrations", "logins", "wrong_passwords", "account_guesses", "searches", "requests")
 
 
 def _limit(config: Mapping[str, Any]) -> Limit:

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import apply_mask  # type: ignore[attr-defined]
@@ -24,6 +26,7 @@ LARGEST_INCOMING = 128 << 10
 BACKLOG = 2048
 """After a restart everybody comes back at once."""
 KEEP_ALIVE_SECONDS = 20
+REQUEST_SECONDS = 30.0
 _TEXT = 0x81
 FRAMES = "kingdom.frames"
 """Under this name the connection stands in the state of its ASGI scope."""
@@ -142,13 +145,40 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         self.transport.abort()
 
 
+class HttpProtocol(H11Protocol):
+    """HTTP whose requests have to come whole in time: else who sends none, or byte by byte, is connected for ever."""
+
+    _coming: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_request()
+
+    def _wait_for_request(self) -> None:
+        is_coming = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
+        if is_coming and self._coming is None:
+            self._coming = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
+        elif not is_coming and self._coming is not None:
+            self._coming.cancel()
+            self._coming = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._coming is not None:
+            self._coming.cancel()
+
+
 class Listener:
     """The sockets that the gateway listens on, and the connections that came in."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._config = uvicorn.Config(
             app,
-            http="h11",
+            http=HttpProtocol,
             ws=FrameProtocol,
             ws_max_size=LARGEST_INCOMING,
             ws_ping_interval=None,  # Engine.IO has pings of its own

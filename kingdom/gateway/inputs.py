@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,7 +27,9 @@ SPELT_EMAIL, SPELT_PASSWORD = (1, 320), (1, 100)
 """What may be tried at a login: imported accounts may have what nobody can register with now."""
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+\Z")
-NAME = re.compile(r"[^\u0000-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069]*\Z")
+NAME = re.compile(r"[^\u0000-\u001F\u007F-\u009F\u2028-\u202E\u2066-\u2069]*\Z")
+BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters and signs by their category that nobody sees, such as the Hangul filler."""
 LONGEST_EMAIL = 254
 SENT_TYPES = ("TEXT", "IMAGE")
 Check = Callable[[Any], str]
@@ -107,7 +110,13 @@ def text(least: int, most: int) -> Check:
 def room_name(value: Any) -> str:
     """Return what is wrong with the name of a room, or ""."""
     misleads = "Must not hold control characters or such as change the direction of text"
-    return text(*ROOM_NAME)(value) or ("" if NAME.match(value) else misleads)
+    if why := text(*ROOM_NAME)(value) or ("" if NAME.match(value) else misleads):
+        return why
+    return "" if any(map(_is_seen, value)) else "Must not look empty"
+
+
+def _is_seen(character: str) -> bool:
+    return character not in BLANKS and unicodedata.category(character)[0] not in "CMZ"
 
 
 def or_none(check: Check) -> Check:

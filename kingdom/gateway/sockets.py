@@ -197,15 +197,18 @@ class Sockets:
         tokens: Tokens,
         producer: Producer,
         rate: Rate,
+        calls: Rate,
         most_queued: Callable[[], int],
         ended: Callable[[Caller], bool],
         report: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
-        """`ended` says whether a token's session was ended before its time, `report` tells of defects."""
+        """`rate` is for messages, `calls` for what else a socket asks; `ended` says whether a token's session was ended
+        before its time, `report` tells of defects."""
         #: Why messages are not taken now, or "".
         self.refuses = ""
         self.rate = rate
+        self._calls = calls
         self.accepted = self.failed = self.refused_sockets = 0
         self.most_queued = most_queued
         self._clients = clients
@@ -361,8 +364,10 @@ class Sockets:
             return
         answer = Answer(client, number, self._clients)
         handler = EVENTS.get(event) if isinstance(event, str) else None
-        if handler is None:
-            answer.give({"success": False, "error": "Unknown event"})
+        if event != "sendMessage" and (wait := self._calls.wait_seconds(client.sid)):
+            answer.give({**_error("Too many requests"), "retryAfterMs": int(wait * 1000) + 1})
+        elif handler is None:
+            answer.give(_error("Unknown event"))
         else:
             try:
                 await handler(self, client, payload, answer)

@@ -7,6 +7,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from tests.gateway.halls import OPEN, PASSWORD, SECONDS, Hall, Person, Socket, r
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 QUEUED_BYTES = 65_536
+CONNECTIONS = 8
 GOOD_READERS = 100 if os.environ.get("KINGDOM_CAMPAIGN") else 5
 ROUNDS = 40 if os.environ.get("KINGDOM_CAMPAIGN") else 30
 LIMITS = {"messages": {"count": 20_000, "seconds": 1}, "queued_bytes": QUEUED_BYTES}
@@ -165,6 +167,14 @@ def strict() -> Iterator[Hall]:
         yield hall
 
 
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[Hall]:
+    """A gateway that takes few sockets, each of which may ask little."""
+    limits = {"calls": {"count": 3, "seconds": 3600}, "connections": CONNECTIONS}
+    with running("gateway", config={**OPEN, "limits": limits}) as hall:
+        yield hall
+
+
 async def test_while_the_worker_lags_messages_fail_as_busy(strict: Hall) -> None:
     ben = strict.person()
     room = ben.room()
@@ -175,6 +185,34 @@ async def test_while_the_worker_lags_messages_fail_as_busy(strict: Hall) -> None
                 async with ben.socket(room) as another:  # each socket has a limit of its own
                     answer = await another.send(room)
         assert answer["retryAfterMs"] > 0
+
+
+async def test_a_socket_may_ask_so_often_and_then_tells_nobody_anything(narrow: Hall) -> None:
+    anna, ben = narrow.person(), narrow.person()
+    room = anna.room(ben)
+    async with ben.socket(room) as his, anna.socket(room) as hers:
+        answers = [await hers.call("typing", {"roomId": room, "on": bool(number % 2)}) for number in range(4)]
+        assert answers[:2] == [{"success": True}] * 2
+        for answer in [*answers[2:], await hers.call("joinRoom", {"roomId": room}), await hers.call("heartbeat")]:
+            assert (answer["success"], answer["error"]) == (False, "Too many requests")
+            assert answer["retryAfterMs"] > 0
+        assert await his.call("heartbeat") == {"success": True}
+        assert [told["on"] for told in his.all("typing")] == [False, True]
+
+
+@pytest.mark.parametrize("query", ["", "&xsid=1", "&t=sid=1", "&sid="])
+async def test_no_more_sockets_than_the_limit_says_whatever_else_is_asked(query: str, narrow: Hall) -> None:
+    anna = narrow.person()
+    path = f"{narrow.url}/socket.io/?EIO=4&transport=polling{query}"
+    async with AsyncExitStack() as opened:
+        # Those of another test may not be forgotten yet.
+        for _ in range(CONNECTIONS + 1):
+            asked = requests.get(path, headers=anna.headers, timeout=SECONDS)
+            if asked.status_code != 200:
+                break
+            socket = await opened.enter_async_context(anna.socket())
+            assert await socket.call("heartbeat") == {"success": True}
+        assert (asked.status_code, asked.json()["message"]) == (503, "Too many connections")
 
 
 async def test_limits_say_when_to_come_back(strict: Hall) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from websockets.frames import Frame, Opcode
 
 from kingdom.disk.atomic import Disk
 from kingdom.errors import BadHome
+from kingdom.gateway import frames
 from kingdom.gateway.frames import FRAMES, LARGEST_INCOMING, FrameProtocol, Listener, text_frame
 from kingdom.gateway.guesses import Guesses
 from kingdom.gateway.limits import Limit, Rate
@@ -224,6 +226,79 @@ def test_small_frames_are_sent_without_delay() -> None:
 
     asyncio.run(run())
     assert seen == [1]
+
+
+UNFINISHED = {
+    "nothing": b"",
+    "a part of a line": b"GET / HT",
+    "no end of the head": b"GET / HTTP/1.1\r\nHost: x\r\n",
+    "a part of the body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc",
+    "a second one in part": b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT",
+}
+
+
+@pytest.mark.parametrize("begun", UNFINISHED.values(), ids=UNFINISHED)
+def test_a_request_that_does_not_come_whole_is_not_waited_for(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "REQUEST_SECONDS", 0.3)
+    answered = begun.count(b"\r\n\r\nGET")
+
+    async def run() -> None:
+        async with served(_answer_later) as (reader, writer):
+            writer.write(begun)
+            dribble = asyncio.ensure_future(_dribble(writer))
+            assert (await asyncio.wait_for(_told(reader), SOON)).count(b"200 OK") == answered
+            dribble.cancel()
+
+    asyncio.run(run())
+
+
+def test_an_answer_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "REQUEST_SECONDS", 0.1)
+
+    async def run() -> None:
+        async with served(_answer_later) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b"200 OK" in await asyncio.wait_for(reader.read(), SOON)
+
+    asyncio.run(run())
+
+
+async def _answer_later(scope: Any, receive: Any, send: Any) -> None:
+    """Take a request whole, and answer it after a while."""
+    while (event := await receive()).get("more_body"):
+        pass
+    if event["type"] == "http.request":
+        await asyncio.sleep(0.3)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _told(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes until the other side ends the connection, also when it does not read any more."""
+    told = b""
+    with suppress(ConnectionResetError):
+        while part := await reader.read(65_536):
+            told += part
+    return told
+
+
+async def _dribble(writer: asyncio.StreamWriter) -> None:
+    """Send a byte now and then, so that the connection is never quiet."""
+    while True:
+        await asyncio.sleep(0.05)
+        writer.write(b"a")
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to a listener."""
+    listener = Listener(app)
+    reader, writer = await asyncio.open_connection("127.0.0.1", await listener.listen("127.0.0.1", 0))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        await listener.close(SOON)
 
 
 def _sent(payload: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:
