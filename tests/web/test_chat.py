@@ -1,12 +1,11 @@
 """What people see of each other in a room."""
 
-import time
-
 import pytest
 import requests
 from playwright.sync_api import expect
 
-from kingdom.hall import accounts, moderation
+from kingdom.cli.main import main
+from kingdom.hall import accounts
 from kingdom.hall.opening import open_database
 from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
 from tests.waiting import wait_until
@@ -258,14 +257,20 @@ def test_a_new_membership_is_seen_at_once(hall: Hall, screens: Screens) -> None:
     expect(screen.page.locator(".people li")).to_have_count(3)
 
 
-def test_who_is_banned_is_called_so(hall: Hall, screens: Screens) -> None:
+def test_who_is_banned_is_called_so_while_the_room_is_open(
+    hall: Hall, screens: Screens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KINGDOM_HOME", str(hall.places.home))
     anna, ben = hall.person(), hall.person()
-    room = anna.room(ben)
-    database = open_database({"database": "sqlite:///state/hall/hall.db"}, {}, hall.places)
-    database.run(lambda db: moderation.ban(db, ben.id, time.time()))
-    database.close()
-    people = screens(anna).room(room).page.locator(".people")
-    expect(people.get_by_role("listitem").filter(has_text=ben.email.partition("@")[0])).to_contain_text("banned")
+    screen = screens(anna)
+    screen.context.add_init_script(RARELY)
+    people = screen.room(anna.room(ben)).page.locator(".people")
+    row = people.get_by_role("listitem").filter(has_text=ben.email.partition("@")[0])
+    expect(row).to_contain_text("away")
+    assert main(("hall", "ban", ben.id)) == 0
+    expect(row).to_contain_text("banned")
+    assert main(("hall", "unban", ben.id)) == 0
+    expect(row).to_contain_text("away")
 
 
 def test_namesakes_are_told_apart_and_owners_known(hall: Hall, screens: Screens) -> None:
@@ -303,3 +308,17 @@ def test_messages_that_belong_together_stand_at_even_distances(hall: Hall, scree
     heights = rows.evaluate_all("rows => rows.slice(1).map((row) => row.getBoundingClientRect().height)")
     texts = rows.locator(".text").evaluate_all("texts => texts.map((text) => text.getBoundingClientRect().height)")
     assert {round(height) for height in heights} == {round(texts[0]) + 2}
+
+
+def test_who_joins_by_a_link_may_write_at_once(hall: Hall, screens: Screens) -> None:
+    screen = screens(hall.person()).open(f"/room/{hall.person().room()}")
+    screen.page.get_by_role("button", name="Join").focus()
+    screen.page.keyboard.press("Enter")
+    expect(screen.box).to_be_focused()
+
+
+def test_what_follows_a_block_of_code_follows_at_once(hall: Hall, screens: Screens) -> None:
+    anna = hall.person()
+    screen = screens(anna).room(anna.room())
+    screen.say("so:\n```\nmake up\n```\n- and more")
+    expect(screen.message("and more").locator(".text")).to_have_js_property("textContent", "so:\nmake up- and more")

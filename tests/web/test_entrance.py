@@ -134,6 +134,8 @@ def test_signing_out_ends_the_session_and_leaves_nothing_in_the_browser(
     screen.page.get_by_role("button", name="Sign out").click()
     expect(screen.page.get_by_role("heading", name="Sign in to the hall")).to_be_visible()
     assert not {"kingdom.token", "kingdom.me"} & storage(screen).keys()
+    # Who signs in next does not begin where this one was.
+    expect(screen.page).to_have_url(f"{hall.url}/#/")
     assert person.call("GET", "/auth/me").status_code == 401
 
 

@@ -1,6 +1,7 @@
 /** One's account: settings, sessions, and the way out. */
 
 import { h } from "../dom.js";
+import { go } from "../router.js";
 import { full, refusal, said, t } from "../words.js";
 import { languageChoice, themeChoice } from "./settings.js";
 import { viewHead } from "./head.js";
@@ -41,6 +42,12 @@ export function account(hall, redraw) {
     );
   }
 
+  /** Sign out; whoever signs in next does not begin here. */
+  async function leave() {
+    await hall.signOut();
+    go("/", { replace: true });
+  }
+
   draw();
   const { me } = hall;
   const element = h(
@@ -51,7 +58,7 @@ export function account(hall, redraw) {
       "div",
       { class: "sheet" },
       h("section", null, h("h2", null, me.name), h("p", { class: "dim" }, me.email, " · ", t(`role_${me.role}`)),
-        h("button", { type: "button", onclick: () => hall.signOut() }, t("signOut"))),
+        h("button", { type: "button", onclick: leave }, t("signOut"))),
       h("section", null, h("h2", null, t("look")), themeChoice(), languageChoice(redraw)),
       passwordForm(hall, draw),
       h("section", null, h("h2", null, t("sessions")), h("p", { class: "dim" }, t("sessionsText")), why, list),

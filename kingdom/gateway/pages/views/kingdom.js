@@ -1,7 +1,7 @@
 /** What the kingdom does now, in columns by how much attention each needs. */
 
 import { fill, h } from "../dom.js";
-import { full, lasting, sentence, t } from "../words.js";
+import { full, lasting, roomName, sentence, t } from "../words.js";
 import { giveOrder, restartRole } from "./dialogs.js";
 import { viewHead } from "./head.js";
 
@@ -62,16 +62,24 @@ function asking(hall, row) {
   return [h("p", null, name), h("p", { class: "dim small" }, about, " · ", lasting(row.seconds))];
 }
 
+/** Return how a row is called: a task with a room by what the room is about, and what it is else in small letters. */
+function titled(hall, { roomId }, what) {
+  const room = hall.rooms.get(roomId);
+  if (!room) return { name: what, head: [h("p", null, what)] };
+  const [name] = roomName(room);
+  return { name, head: [h("p", null, h("a", { href: `#/room/${roomId}` }, name)), h("p", { class: "dim small" }, what)] };
+}
+
 function failed(hall, row) {
-  return [h("p", null, row.what), h("p", { class: "dim small" }, sentence(row.why, row.says)), h("p", { class: "dim small" }, full(row.at)),
-    row.taskId ? orderButton(hall, "retry", row.taskId, row.what) : null];
+  const { name, head } = titled(hall, row, row.what);
+  return [...head, h("p", { class: "dim small" }, sentence(row.why, row.says)), h("p", { class: "dim small" }, full(row.at)),
+    row.taskId ? orderButton(hall, "retry", row.taskId, name) : null];
 }
 
 function running(hall, row) {
-  const what = [row.general, row.type].filter(Boolean).join(" · ");
-  const name = row.roomId ? h("a", { href: `#/room/${row.roomId}` }, what) : what;
+  const { name, head } = titled(hall, row, [row.general, row.type].filter(Boolean).join(" · "));
   const about = [row.repo, row.attempt ? t("attempt", row.attempt + 1) : null, row.seconds == null ? null : lasting(row.seconds)];
-  return [h("p", null, name), h("p", { class: "dim small" }, about.filter(Boolean).join(" · ")), orderButton(hall, "cancel", row.taskId, what)];
+  return [...head, h("p", { class: "dim small" }, about.filter(Boolean).join(" · ")), orderButton(hall, "cancel", row.taskId, name)];
 }
 
 /** Return in a few words of the reader's language what the kingdom does; its own line says more, in its own. */
@@ -86,8 +94,9 @@ const ORDERS = { events: "discard", tasks: "cancel" };
 
 function waiting(hall, row) {
   const action = ORDERS[row.kind];
-  return [h("p", null, row.what), h("p", { class: "dim small" }, sentence(row.why, row.says)), row.seconds ? h("p", { class: "dim small" }, lasting(row.seconds)) : null,
-    action ? orderButton(hall, action, row.id, row.what) : null];
+  const { name, head } = titled(hall, row, row.what);
+  return [...head, h("p", { class: "dim small" }, sentence(row.why, row.says)), row.seconds ? h("p", { class: "dim small" }, lasting(row.seconds)) : null,
+    action ? orderButton(hall, action, row.id, name) : null];
 }
 
 function orderButton(hall, action, target, what) {

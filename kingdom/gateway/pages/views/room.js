@@ -91,6 +91,7 @@ export class RoomView {
     const toggle = iconButton("people", t("people"), () => this.#toggle(), { "aria-expanded": "false" });
     const composer = new Composer(hall, room, () => timeline.toEnd());
     const timeline = new Timeline(hall, room, this.message);
+    const hadFocus = this.element.contains(document.activeElement);
     const typing = h("p", { class: "typing dim small" });
     fill(
       this.element,
@@ -110,7 +111,7 @@ export class RoomView {
     const isWide = matchMedia("(min-width: 1180px)").matches;
     this.#toggle(isWide && localStorage.getItem(PANEL) !== "closed", false);
     hall.open(this.id, this.message).catch(() => {});
-    if (this.element.contains(document.activeElement)) this.shown();
+    if (hadFocus) this.shown();
     return inside;
   }
 

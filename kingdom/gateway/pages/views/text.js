@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 
-const PART = /```\n?([\s\S]+?)\n?```|`([^`\n]+)`|(https?:\/\/[^\s<>"'`]+[^\s<>"'`.,;:!?)\]}])/g;
+const PART = /```\n?([\s\S]+?)\n?```\n?|`([^`\n]+)`|(https?:\/\/[^\s<>"'`]+[^\s<>"'`.,;:!?)\]}])/g;
 
 export function text(content) {
   const parts = [];
