@@ -142,14 +142,8 @@ def _message(id: str, text: str, written_at: str) -> Message:
     return Message(
         id=id,
         type="report",
-        task_id=None,
-        channel=None,
-        urgency="normal",
         content=text,
-        context={},
-        source_ref=None,
         created_at=written_at,
-        status="pending",
         dedup_key=id,
         code=None,
     )

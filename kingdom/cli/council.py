@@ -114,9 +114,7 @@ def _event(goal: str, repo: str | None, about: dict[str, Any], number: str, now:
         source=say.CHANNEL,
         repo=repo or None,
         payload={**said, **about},
-        priority="normal",
         created_at=stamp(now),
-        status="pending",
     )
 
 

@@ -43,7 +43,6 @@ def emit(type_: str, payload: str, repo: str | None, priority: str, wait: bool, 
             payload=said,
             priority=priority,
             created_at=stamp(now),
-            status="pending",
         )
 
     try:

@@ -229,11 +229,9 @@ def _event(places: Places, text: str, task: str | None, number: str, now: float)
         id=f"evt-{CHANNEL}-{number}",
         type=f"{CHANNEL}.message" if task is None else f"{CHANNEL}.human_response",
         source=CHANNEL,
-        repo=None,
         payload={**said, **answer},
         priority="normal" if task is None else "high",
         created_at=stamp(now),
-        status="pending",
     )
 
 

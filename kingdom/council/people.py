@@ -48,7 +48,6 @@ def post_of(message: Message, now: float, goal: Mapping[str, Any] | None = None)
         context={"thread": message.thread, "from": message.sender},
         source_ref=asked_by,
         created_at=stamp(now),
-        status="pending",
         dedup_key=id,
         track_conversation=answers,
     )

@@ -122,11 +122,9 @@ class Inbound:
             id=event_id(channel, said),
             type=f"{channel}.{kind}",
             source=channel,
-            repo=None,
             payload=payload,
             priority="high" if kind != said.type or kind == IN_THREAD else "normal",
             created_at=stamp(self._services.clock()),
-            status="pending",
         )
 
     def _nobody_listens(self, channel: str, said: Said) -> Message | None:
@@ -144,15 +142,11 @@ class Inbound:
         return Message(
             id=self._notice_id(cause),
             type="notification",
-            task_id=None,
             channel=thread.room,
             thread_ts=thread.thread,
-            urgency="normal",
             content=content,
-            context={},
             source_ref={"source": thread.channel},
             created_at=stamp(self._services.clock()),
-            status="pending",
             dedup_key=f"{cause}:nobody",
             code="unanswerable",
         )

@@ -35,12 +35,9 @@ class Reminders:
             task_id=question.task,
             channel=question.thread.room,
             thread_ts=question.thread.thread,
-            urgency="normal",
             content=f"[reminder] this question {waits}{asked and ': '}{asked}",
-            context={},
             source_ref={"source": question.thread.channel},
             created_at=now,
-            status="pending",
             dedup_key=f"{question.task}:reminder:{question.days}",
         )
         if not question.reminded_days < ALERT_AFTER_DAYS <= question.days:

@@ -54,8 +54,6 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
         payload=payload,
         priority="high",
         created_at=now,
-        status="pending",
-        attempt=0,
         thread_task_id=thread,
         reply_to=reply_address(event),
         matter=_matter(asked, context),

@@ -115,8 +115,6 @@ class Dispatch:
             payload=event.payload,
             priority=event.priority,
             created_at=self._king.now(),
-            status="pending",
-            attempt=0,
             reply_to=messages.reply_address(event),
         )
         return self._becomes(event, task, messages.started(task, self._king.channel))
@@ -145,8 +143,6 @@ class Dispatch:
             payload=thawed(plan.payload),
             priority=PRIORITY,
             created_at=self._king.now(),
-            status="pending",
-            attempt=0,
             scheduled_for=stamp(run.due),
         )
         draft = messages.started(task, self._king.channel)

@@ -54,7 +54,6 @@ class MessageDraft:
             context=self.context or {},
             source_ref=self.source_ref,
             created_at=written_at,
-            status="pending",
             dedup_key=self.dedup_key,
             code=self.code,
             thread_ts=self.thread_ts,

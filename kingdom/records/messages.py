@@ -136,15 +136,15 @@ class Event(Filed):
     #: Who saw it: `github`, `slack`, `console`.
     source: str
     #: The repository it is about, as `owner/name`.
-    repo: str | None
+    repo: str | None = None
     #: What its source had to say.
     payload: Json
     #: high, normal or low.
-    priority: str
+    priority: str = "normal"
     #: When it happened, in UTC to the second.
     created_at: str
     #: pending, dispatched, then how its task ended; or discarded, failed.
-    status: str
+    status: str = "pending"
     #: The task it became, noted before the task is made.
     task_id: str | None = None
     #: Ids of the messages that follow from it, by part; noted before they are written.
@@ -188,17 +188,17 @@ class Task(Filed):
     #: The type of its event; `resume` when a person's answer made it.
     type: str
     #: As in its event.
-    repo: str | None
+    repo: str | None = None
     #: Its event's or schedule's payload; of a resumed task also the answer.
     payload: Json
     #: high, normal or low.
-    priority: str
+    priority: str = "normal"
     #: When it was made, in UTC to the second.
     created_at: str
     #: pending, or how it ended.
-    status: str
+    status: str = "pending"
     #: Tries that have failed so far.
-    attempt: int
+    attempt: int = 0
     #: It rests until then.
     not_before: str | None = None
     #: The first task of its conversation, when it is not the first itself.
@@ -293,23 +293,23 @@ class Message(Filed):
     #: thread_start, thread_update, thread_reply, human_input_request, notification or report.
     type: str
     #: The task in whose conversation it belongs.
-    task_id: str | None
+    task_id: str | None = None
     #: The room it goes to; none for the default one.
-    channel: str | None
+    channel: str | None = None
     #: urgent, high or normal.
-    urgency: str
+    urgency: str = "normal"
     #: What people read.
     content: str
     #: What its readers have to know besides.
-    context: Json
+    context: Json = field(default_factory=dict)
     #: Where the person is whom it answers.
-    source_ref: Json | None
+    source_ref: Json | None = None
     #: When it was written, in UTC to the second.
     created_at: str
     #: pending, sent or failed.
-    status: str
+    status: str = "pending"
     #: Its cause: one message is written for each.
-    dedup_key: str | None
+    dedup_key: str | None = None
     #: What it says of its task; see CODES.
     code: str | None = field(default=None, metadata=WHEN_SET)
     #: The post under which it hangs, in a person's thread; other envoys read it.
@@ -363,14 +363,10 @@ def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:
     return Message(
         id=id,
         type="notification",
-        task_id=None,
         channel=channel,
         urgency="urgent",
         content=f"[alert] {text}",
-        context={},
-        source_ref=None,
         created_at=written_at,
-        status="pending",
         dedup_key=id,
         code="alert",
     )

@@ -202,6 +202,7 @@ def test_every_field_of_a_noun_stands_in_its_schema(
     optional = {key for key, part in properties.items() if "default" in part}
     assert optional <= set(always)
     assert set(schemas.load(noun.kind)["required"]) == set(least)
+    assert noun.from_json(dict(least)).to_json() == {**least, **always}, "a new one has the defaults of its schema"
 
 
 @pytest.mark.parametrize("type", EVENT_TYPES)

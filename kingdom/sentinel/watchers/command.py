@@ -219,7 +219,6 @@ class CommandWatcher(Watcher[Look]):
             payload=payload,
             priority=said.get("priority") or "normal",
             created_at=stamp(self._kit.clock()),
-            status="pending",
         )
 
 

@@ -141,11 +141,8 @@ class FilesWatcher(Watcher[Look]):
             id=file.id,
             type=f"{SOURCE}.arrived",
             source=SOURCE,
-            repo=None,
             payload=payload,
-            priority="normal",
             created_at=stamp(self._kit.clock()),
-            status="pending",
         )
 
 

@@ -317,7 +317,6 @@ def _event(thread: Notification, told: Payload, now: float) -> Event:
         payload=payload,
         priority="normal" if type_ in URGENT else "low",
         created_at=stamp(now),
-        status="pending",
     )
 
 

@@ -224,11 +224,9 @@ class JiraWatcher(ServiceWatcher[Look]):
             id=f"evt-jira-{key}-{changed:%Y%m%d%H%M%S}{within and '-'}{within}",
             type=f"jira.ticket.{what}",
             source=SOURCE,
-            repo=None,
             payload=payload,
             priority="low" if what == "commented" else "normal",
             created_at=stamp(self._kit.clock()),
-            status="pending",
         )
 
     def _tell_odd(self, ticket: Any, error: Exception) -> None:
