@@ -53,32 +53,10 @@ def test_no_list_is_forgotten() -> None:
     }
 
 
-def test_the_page_counts_the_defects_as_they_are() -> None:
-    page = " ".join((trees.CHECKOUT / "docs/reliability.md").read_text().split())
-    rooms = {
-        "court": ("test_mutants",),
-        "promises": ("test_promise",),
-        "watch": ("watch.",),
-        "sandbox": ("sandbox.",),
-        "queue": ("mailbox.", "mq."),
-        "sentinel": ("test_sentinel",),
-        "slack": ("test_slack",),
-        "engines": ("engines.",),
-        "gateway": ("hall.test_gateway",),
-        "hall": ("hall.test_hall",),
-        "council": ("test_council", "test_team"),
-        "commands": ("test_command",),
-        "page": ("web.",),
-    }
-    held = {
-        room: sum(len(import_module(f"tests.faults.{name}").MUTANTS) for name in LISTS if name.startswith(begins))
-        for room, begins in rooms.items()
-    }
-    counts = "{court} defects of the court, {promises} of what people are promised, {watch} of the watch, "
-    counts += "{sandbox} of the sandbox, {queue} of the queue, {sentinel} of the sentinel, {slack} of Slack, "
-    counts += "{engines} of the engines, {gateway} of the gateway, {hall} of the hall, {council} of the council, "
-    counts += "{page} of the page and {commands} of demo and adopt"
-    assert counts.format(**held) in page
+def test_the_page_promises_no_more_defects_than_there_are() -> None:
+    promised = re.search(r"more than (\d+) defects", (trees.CHECKOUT / "docs/reliability.md").read_text())
+    assert promised is not None
+    assert sum(len(import_module(f"tests.faults.{name}").MUTANTS) for name in LISTS) > int(promised[1])
 
 
 def test_every_check_on_the_page_says_its_figure() -> None:
