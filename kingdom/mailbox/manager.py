@@ -13,7 +13,7 @@ from kingdom.mailbox.commands import CommandContext
 from kingdom.mailbox.counters import Counters
 from kingdom.mailbox.responses import Responses
 from kingdom.mailbox.serve import Server
-from kingdom.mq import configuration
+from kingdom.mq import configuration, time_limit
 from kingdom.mq.client import MANAGER_LOCK
 from kingdom.mq.configuration import Settings
 from kingdom.mq.steady_clock import steady_clock
@@ -79,6 +79,7 @@ class Manager:
         self._poll_seconds = self._poll_period(services)
         gc.freeze()  # nothing made so far will go: no garbage collection has to look at it again
         keep_collections_short()
+        time_limit.start()
         self._report(f"serves {box.root} from a {config['backend']} store, durability {config['durability']}", "info")
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
@@ -110,6 +111,7 @@ class Manager:
         self._services = services
 
     def close(self) -> None:
+        time_limit.stop()
         self._server.close()
         self._engine.close()
         self._lock.release()

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import orjson
-
 from kingdom.disk.lock import Lock
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import MOST_CHANGES, Budget
@@ -291,7 +289,7 @@ class Engine:
                 return Published(original, names.key(queue_name, original), True)
         payload, extra = message_format.spliced(draft)
         if queue.check is not None:
-            wrong = queue.check(orjson.loads(payload))
+            wrong = queue.check(payload)
             if wrong:
                 raise ValidationFailed(queue=queue_name, why=wrong)
         sequence = self._ids.next_sequence()
@@ -428,7 +426,7 @@ class Engine:
         except MalformedBody as error:
             return None, error.why
         if queue.check is not None and names.is_by_hand(name):
-            wrong = queue.check(orjson.loads(content.payload))
+            wrong = queue.check(content.payload)
             if wrong:
                 return None, wrong
         return content, ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import orjson
-
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import Budget
 from kingdom.mq.dead_letters import DeadLetters
@@ -108,10 +106,8 @@ class Moving:
             body = self._store.read(queue.name, state, name)
             if state == "dlq":
                 body = message_format.original(body)
-            if target.check is not None:
-                payload = message_format.content(body, True).payload
-                if target.check(orjson.loads(payload) if message_format.is_json(payload) else payload):
-                    return False
+            if target.check is not None and target.check(message_format.content(body, True).payload):
+                return False
             new = name if state == "ready" else names.revived(name, now, self._ids.next_sequence())
             new = names.carried(new, target.name)
             self._store.transfer(queue.name, state, name, target.name, new, body)

@@ -8,10 +8,16 @@ from typing import Any
 import orjson
 
 from kingdom.home import schemas
-from kingdom.mq import ecmascript_patterns
+from kingdom.mq import ecmascript_patterns, time_limit
 
-Check = Callable[[Any], str]
-"""Takes a payload, returns what is wrong with it, or nothing."""
+Check = Callable[[str], str]
+"""Takes a payload as it was published, returns what is wrong with it, or nothing."""
+
+Judge = Callable[[Any], str]
+"""The same for what the payload says."""
+
+SECONDS, SECONDS_PER_CHARACTER, MOST_SECONDS = 0.02, 5e-7, 1.0
+"""Processor time for judging one payload: a pattern may take for ever on what a stranger publishes."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -27,13 +33,23 @@ _MISSING = object()
 
 def checker(schema: Mapping[str, Any] | None, rules: Sequence[Mapping[str, Any]]) -> Check | None:
     """Return the check of payloads by a schema and rules; None when everything is accepted."""
-    checks: list[Check] = []
+    judges: list[Judge] = []
     if schema is not None:
-        checks.append(_by_schema(schema))
-    checks += [_by_rule(rule) for rule in usable(rules)[0]]
-    if not checks:
+        judges.append(_by_schema(schema))
+    judges += [_by_rule(rule) for rule in usable(rules)[0]]
+    if not judges:
         return None
-    return lambda payload: next((wrong for check in checks if (wrong := check(payload))), "")
+
+    def check(payload: str) -> str:
+        try:
+            value = orjson.loads(payload)
+        except orjson.JSONDecodeError:
+            value = payload
+        seconds = min(MOST_SECONDS, SECONDS + SECONDS_PER_CHARACTER * len(payload))
+        found = time_limit.within(seconds, lambda: next((wrong for judge in judges if (wrong := judge(value))), ""))
+        return f"judging it by its schema takes more than {seconds * 1000:.0f} ms" if found is None else found
+
+    return check
 
 
 def usable(rules: Sequence[Any]) -> tuple[list[Mapping[str, Any]], list[str]]:
@@ -53,7 +69,7 @@ def usable(rules: Sequence[Any]) -> tuple[list[Mapping[str, Any]], list[str]]:
     return good, wrong
 
 
-def _by_schema(schema: Mapping[str, Any]) -> Check:
+def _by_schema(schema: Mapping[str, Any]) -> Judge:
     judge = schemas.judge(_plain(schema))
     return lambda payload: f"payload {wrong}" if (wrong := judge(payload)) else ""
 
@@ -63,7 +79,7 @@ def _plain(schema: Mapping[str, Any]) -> Any:
     return orjson.loads(orjson.dumps(schema, default=dict))
 
 
-def _by_rule(rule: Mapping[str, Any]) -> Check:
+def _by_rule(rule: Mapping[str, Any]) -> Judge:
     kind = rule["type"]
     if kind not in RULES:
         raise ValueError(f"no rule of type {kind!r}; known are {', '.join(RULES)}")

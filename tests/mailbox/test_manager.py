@@ -12,6 +12,7 @@ import pytest
 
 from kingdom.home import config as home_config
 from kingdom.mailbox.manager import Manager, collect_young, keep_collections_short
+from kingdom.mq import Refused
 from tests.fixtures import Clock, services
 from tests.mailbox.boxes import Running, configure
 from tests.waiting import SOON, wait_until
@@ -151,6 +152,24 @@ def test_only_who_asks_again_at_once_is_waited_for_without_sleep(home: Path) -> 
         gc.unfreeze()
         gc.set_threshold(*before)
     assert found == {5.0: False, 0.0005: True, 0.0015: False, 0.0009: True}
+
+
+def test_a_payload_that_a_pattern_takes_for_ever_on_holds_nobody_up(home: Path) -> None:
+    """Its manager was ended by its timer, and so was each that came after it, by the same request."""
+    schema = {"type": "object", "properties": {"f": {"type": "string", "pattern": "^(a|a)*$"}}}
+    running = Running(home, backend="filesystem", queues={"q": {"schema": schema}})
+    payload = {"f": "a" * 60 + "!"}
+    with running.client() as client:
+        with pytest.raises(Refused) as refused:
+            client.publish("q", payload)
+        assert refused.value.code == "ERR_VALIDATION_FAILED"
+        inbox = home / "queue" / "mq" / "fs" / "q" / "inbox"
+        (inbox / "by-hand.json").write_text(json.dumps({"payload": payload}))
+        (inbox / "text.json").write_text(json.dumps({"payload": "no object"}))
+        assert client.consume("q", wait=5) is None
+        wait_until(lambda: len(client.list_dlq("q")) == 2, SOON, "both are dead letters")
+        client.publish("q", {"f": "aaa"})
+    assert running.stop() == 0
 
 
 @pytest.mark.parametrize("watches", [True, False])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kingdom.home.places import Places
-from kingdom.mq import configuration
+from kingdom.mq import configuration, time_limit
 from kingdom.mq.payload_rules import checker, usable
 from tests.mailbox.boxes import ByHand
 
@@ -43,7 +43,7 @@ PATTERNS: list[tuple[str, str, bool]] = [
 def test_a_pattern_matches_fully_as_ecmascript_does(pattern: str, text: str, fits: bool) -> None:
     check = checker(None, [{"field": "f", "type": "pattern", "value": pattern}])
     assert check is not None
-    assert (check({"f": text}) == "") is fits
+    assert (check(json.dumps({"f": text})) == "") is fits
 
 
 JUDGED: list[tuple[dict[str, Any], Any, bool]] = [
@@ -63,7 +63,7 @@ JUDGED: list[tuple[dict[str, Any], Any, bool]] = [
 def test_a_rule_judges(rule: dict[str, Any], payload: Any, fits: bool) -> None:
     check = checker(None, [{"field": "f", **rule}])
     assert check is not None
-    assert (check(payload) == "") is fits
+    assert (check(json.dumps(payload)) == "") is fits
 
 
 DROPPED: list[Any] = [
@@ -109,3 +109,28 @@ def test_an_original_configuration_with_broken_rules_is_loaded(home: Path) -> No
     rules = [{"field": "payload.id", "type": "pattern", "value": "["}, {"field": "payload.id", "type": "custom"}]
     file.write_text(json.dumps({"queues": [{"name": "q", "messageSchema": {"name": "Q", "rules": rules}}]}))
     assert len(configuration.load(Places(home), file).warnings) == 1
+
+
+ENDLESS: list[dict[str, Any]] = [
+    {"schema": {"properties": {"f": {"pattern": "^(a|a)*$"}}}},
+    {"rules": [{"field": "f", "type": "pattern", "value": "(a+)+"}]},
+]
+
+
+@pytest.mark.parametrize("policy", ENDLESS)
+def test_a_payload_that_takes_for_ever_to_judge_is_refused(policy: dict[str, Any]) -> None:
+    check = checker(policy.get("schema"), policy.get("rules", ()))
+    assert check is not None
+    payload = {"f": "a" * 60 + "!"}
+    time_limit.start()
+    try:
+        assert check(json.dumps(payload)).startswith("judging it by its schema takes more than")
+        assert check('{"f": "a"}') == ""
+    finally:
+        time_limit.stop()
+
+
+def test_a_schema_judges_what_is_no_json_as_a_text() -> None:
+    check = checker({"type": "string", "maxLength": 5}, ())
+    assert check is not None
+    assert (check("hello"), check("hello!") != "") == ("", True)
