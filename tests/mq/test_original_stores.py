@@ -68,6 +68,16 @@ def test_every_message_is_served(place: tuple[str, list[Message]], old_house: Ri
     assert old_house.counts()[0] == 0
 
 
+@pytest.mark.parametrize("age", [1, 2, 3])
+def test_no_payload_of_the_original_stays_beside_ours(home: Path, open_rig: Callable[..., Rig], age: int) -> None:
+    payloads = home / "mq0" / "payloads"
+    originals.database(home / "mq0" / "yirangmq.db", age, payloads)
+    theirs = [path for folder in ("active", "dlq") for path in payloads.glob(f"*/{folder}/*")]
+    open_rig("hybrid")
+    assert theirs
+    assert not any(path.exists() for path in theirs)
+
+
 def test_what_comes_first_comes_first(place: tuple[str, list[Message]], old_house: Rig) -> None:
     first = [leased.message_id for leased in old_house.mq.lease(QUEUE, "anybody", 3)]
     by_number = {message.number: message.message_id for message in place[1]}

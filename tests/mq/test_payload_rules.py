@@ -36,6 +36,7 @@ PATTERNS: list[tuple[str, str, bool]] = [
     (r"[\w.-]+@[\w-]+\.[a-z]{2,}", "a.b@c-d.org", True),
     (r"^(?!x)\w+$", "xa", False),
     (r"[*+]+", "+*", True),
+    (r"a\cJb", "a\nb", True),
 ]
 
 

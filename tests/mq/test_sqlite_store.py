@@ -8,8 +8,8 @@ import pytest
 from kingdom.mq.budget import Budget
 from kingdom.mq.message_format import Draft
 from kingdom.mq.stores import sqlite
-from kingdom.mq.stores.base import StoreConfig
-from kingdom.mq.stores.sqlite import SqliteStore, Tables, statements
+from kingdom.mq.stores.base import MessageGone, StoreConfig
+from kingdom.mq.stores.sqlite import LARGE, SqliteStore, Tables, statements
 from tests.mq.rigs import QUEUE, Rig
 
 AT_START = {"select_policies": 0, "select_queues": 0, "select_inflight": 1, "select_dead": 1, "select_log": 0}
@@ -35,6 +35,16 @@ def test_every_queue_is_found_again(open_rig: Callable[..., Rig]) -> None:
     rig.reopen()
     assert [rig.counts(queue)[0] for queue in queues] == [1] * len(queues)
     assert sorted(queue for (queue,) in rig.mq.store._query("select_queues")) == sorted(queues)  # type: ignore[attr-defined]
+
+
+def test_a_large_message_that_is_dropped_before_the_commit_is_gone(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("sqlite")
+    rig.mq.publish(QUEUE, Draft(f'"{"x" * 2 * LARGE}"'))
+    (name,) = rig.mq.queues.by_name[QUEUE]
+    assert len(rig.mq.store.read(QUEUE, "ready", name)) > 2 * LARGE
+    rig.mq.store.drop(QUEUE, "ready", name)
+    with pytest.raises(MessageGone):
+        rig.mq.store.read(QUEUE, "ready", name)
 
 
 MANY, MANY_IN_PART = 2_400, 1_200
