@@ -78,7 +78,9 @@ def serves(places: Places, order: SoldierOrder) -> Iterator[Serves]:
 
 def reported(places: Places, child: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert child.wait(SOON) == 0
-    return dict(read_json(places.raw_result(TASK)))
+    report = dict(read_json(places.raw_result(TASK)))
+    assert report["seconds"] == round(report["seconds"], 3), "to the millisecond"
+    return report
 
 
 def test_one_that_cannot_be_bound_never_runs(serves: Serves, places: Places, order: SoldierOrder) -> None:
