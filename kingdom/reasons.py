@@ -17,7 +17,7 @@ from kingdom.errors import BadInput, BadName, KingdomError, NoSuchThing
 from kingdom.home import config, manifests, roster
 from kingdom.home.places import Places, check_name
 from kingdom.picture import Picture
-from kingdom.records import foreign, load, notes
+from kingdom.records import foreign, heartbeats, load, notes
 from kingdom.records.lookup import Found, find
 from kingdom.records.messages import Event
 from kingdom.rules import gate, routing
@@ -185,7 +185,7 @@ class Reasons:
             named, command = one_line(general), f"{self._command} generals"
             missing = f"{named} is not installed; `{command}` lists what is"
             return Said("not_installed", missing, general=named, command=command)
-        if not is_locked(places.lock(general)):
+        if not self._is_played(general):
             command = f"{self._command} start {general}"
             return Said("role_off", f"{general} does not run; `{command}` starts it", role=general, command=command)
         if found.state == "pending":
@@ -212,9 +212,11 @@ class Reasons:
         return None
 
     def _does_not_run(self, role: str) -> str | None:
-        if is_locked(self._places.lock(role)):
-            return None
-        return self._is_off(role)
+        return None if self._is_played(role) else self._is_off(role)
+
+    def _is_played(self, role: str) -> bool:
+        system, _ = config.for_looking(self._places, "system")
+        return heartbeats.is_played(self._places, role, system["heartbeat"]["threshold_seconds"], time.time())
 
     def _is_off(self, role: str) -> str:
         said = f"the {role} does not run; {self._starts(role)}"

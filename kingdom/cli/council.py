@@ -120,7 +120,7 @@ def _event(goal: str, repo: str | None, about: dict[str, Any], number: str, now:
 
 def _task_of(places: Places, event: str) -> str | None:
     """Return the task that an event has become, which the king makes at once while he runs."""
-    if not is_locked(places.lock("king")):
+    if not home.is_played(places, "king"):
         return None
     waker = Waker((), "poll")
     for _ in range(TASK_LOOKS):

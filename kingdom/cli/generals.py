@@ -8,7 +8,6 @@ import click
 
 from kingdom.cli import as_json, complete, home, launchers, new_general, packages
 from kingdom.cli.queue_files import newest
-from kingdom.disk.lock import is_locked
 from kingdom.errors import Exit
 from kingdom.home import manifests
 from kingdom.home.manifests import Manifest
@@ -37,7 +36,7 @@ def list_generals(in_json: bool = False) -> int:
     good, bad = manifests.installed(places)
     others = packages.installable(places)
     if in_json:
-        generals = [_facts(general, is_locked(places.lock(general.name))) for general in good]
+        generals = [_facts(general, home.is_played(places, general.name)) for general in good]
         facts: dict[str, object] = {"generals": generals, "bad": [str(error) for error in bad]}
         facts["installable"] = [{"name": other.name, "description": other.description} for other in others]
         print(as_json.line("generals", facts))
@@ -45,7 +44,7 @@ def list_generals(in_json: bool = False) -> int:
     rows = [
         (
             general.name,
-            "runs" if is_locked(places.lock(general.name)) else "does not run",
+            "runs" if home.is_played(places, general.name) else "does not run",
             one_line(general.description),
         )
         for general in good

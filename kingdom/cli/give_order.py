@@ -28,7 +28,9 @@ def give(places: Places, action: str, target: str) -> int:
     try:
         order = _put(places, action, bare)
         if not is_locked(places.lock("king")):
-            print(f"{order} waits for the king, which does not run; `{home.how_to_start(places, 'king')}` starts it.")
+            others = home.is_played(places, "king")
+            why = "while another program plays the king" if others else "for the king, which does not run"
+            print(f"{order} waits {why}; `{home.how_to_start(places, 'king')}` starts ours.")
             return Exit.NOT_RUNNING
         outcome, was_refused = _outcome(places, order, waker)
     finally:

@@ -16,6 +16,7 @@ from kingdom.home import config, roster
 from kingdom.home.config import Config
 from kingdom.home.places import Places, find_data, find_home
 from kingdom.home.roster import RoleRow
+from kingdom.records import heartbeats
 
 WRITER = "cli"
 LEFTOVER_SECONDS = 60.0
@@ -54,6 +55,15 @@ def system(places: Places) -> Config:
     if error:
         _warn(error)
     return found
+
+
+def is_played(places: Places, role: str) -> bool:
+    """Return whether a role runs, or another program plays it."""
+    return heartbeats.is_played(places, role, hang_seconds(places), time.time())
+
+
+def hang_seconds(places: Places) -> float:
+    return float(system(places)["heartbeat"]["threshold_seconds"])
 
 
 @cache

@@ -143,7 +143,7 @@ def not_up(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
 def is_up(places: Places, name: str) -> bool:
     """Return whether it holds its lock and this process has written a heartbeat, or another program plays it."""
     age = heartbeats.foreign_age(places, name, time.time())
-    if age is not None and age <= home.system(places)["heartbeat"]["threshold_seconds"]:
+    if age is not None and age <= home.hang_seconds(places):
         return True
     if not is_locked(places.lock(name)):
         return False

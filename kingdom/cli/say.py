@@ -15,11 +15,10 @@ from kingdom.cli import complete, home
 from kingdom.cli.as_json import line
 from kingdom.cli.commands import Finite
 from kingdom.disk.codec import LARGEST, read_json_or, to_json
-from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, BadName, Collision, Exit, NoSuchThing, NotRunning, TookTooLong, Usage
 from kingdom.home.places import Places
-from kingdom.records import heartbeats, notes
-from kingdom.records.lookup import find
+from kingdom.records import notes
+from kingdom.records.lookup import find, task_id_of
 from kingdom.records.messages import FAILURES, Event, code_of
 from kingdom.runtime.wake import Waker
 from kingdom.times import stamp
@@ -165,7 +164,7 @@ class ReplyListener:
             return bool(source["event_id"] == event)
         if not self._task:
             with suppress(NoSuchThing):
-                self._task = str(find(self._places, event, ("events",)).get("task_id") or "")
+                self._task = task_id_of(self._places, find(self._places, event, ("events",)))
         return bool(self._task) and message.get("task_id") == self._task
 
     def _check_end(self, folder: Path, name: str, event: str) -> None:
@@ -272,15 +271,10 @@ def _asking_task(message: Document) -> str:
     return str(context.get("task_id") or message.get("task_id"))
 
 
-def _is_foreign(places: Places, role: str) -> bool:
-    age = heartbeats.foreign_age(places, role, time.time())
-    return age is not None and age <= home.system(places)["heartbeat"]["threshold_seconds"]
-
-
 def _refuse_if_down(places: Places) -> None:
     """Raise NotRunning when king or envoy does not run, unless it crashed a moment ago and is being restarted."""
     for role in ("king", "envoy"):
-        if is_locked(places.lock(role)) or _is_foreign(places, role):
+        if home.is_played(places, role):
             continue
         path = places.heartbeat(role)
         heartbeat = read_json_or(path, {})

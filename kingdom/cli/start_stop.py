@@ -199,5 +199,9 @@ def _print_started(places: Places, steward: Steward, row: RoleRow, before: launc
     if launchers.not_up(places, steward, [row]):
         print(f"{row.name} has not come up: {launchers.last_error(places, row.name, before)}")
         return Exit.FAILED
+    if not is_locked(places.lock(row.name)):
+        takes_over = f"takes over {home.hang_seconds(places):g} s after its last heartbeat"
+        print(f"{row.name} is played by another program; ours stands by, and {takes_over}.")
+        return Exit.DONE
     print(f"{row.name} runs, pid {holder_pid(places.lock(row.name))}.")
     return Exit.DONE

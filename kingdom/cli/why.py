@@ -22,7 +22,7 @@ from kingdom.home.places import Places
 from kingdom.home.states import MOVES
 from kingdom.reasons import Reasons, valid_event
 from kingdom.records import notes
-from kingdom.records.lookup import Found, find
+from kingdom.records.lookup import Found, find, leading_back, task_id_of
 from kingdom.rules import routing
 from kingdom.times import clock_of, moment, stamp
 from kingdom.words import one_line
@@ -148,7 +148,7 @@ def waits_for(places: Places, event: str) -> str | None:
         found = find(places, event, ("events",))
         if found.state == "pending":
             return f"it waits: {_reasons(places).of_event(found)}"
-        task = find(places, str(found.get("task_id")), ("tasks",))
+        task = find(places, task_id_of(places, found), ("tasks",))
         if task.state in ("pending", "in_progress"):
             holds = _reasons(places).holds_task(task)
             return holds and f"{task.id}: {holds}"
@@ -187,10 +187,16 @@ def _event(places: Places, found: Found) -> Story:
         tried = _rules(places, found) if found.get("discarded_code") == "unclaimed" else []
         details = _at(_changed(found.path), tried)
         return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", details)
-    task = _followers(places, found.get("task_id"), "tasks")
-    messages = [] if task else _messages(places, found)
     ended = f": {one_line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
-    return Story(found, f"{what}; it is {one_line(found.get('status'))}{ended}, in {found.where}", [], task or messages)
+    is_now = f"{what}; it is {_ended(found) or found.state}{ended}, in {found.where}"
+    task = _followers(places, task_id_of(places, found), "tasks")
+    return Story(found, is_now, [], task or _messages(places, found))
+
+
+def _ended(found: Found) -> str:
+    """Return how something ended; "" when the file says what its folder should say: another program may not."""
+    said = one_line(found.get("outcome") or found.get("status") or "")
+    return "" if said in MOVES[found.kind] else said
 
 
 def _at(when: float | None, texts: Iterable[str]) -> list[Detail]:
@@ -218,9 +224,9 @@ def _task(places: Places, found: Found) -> Story:
     came = [f"it came from {one_line(found.get('event_id'))}"] if found.get("event_id") else []
     story = Story(found, what)
     origin = _at(story.at, came)
-    messages = _of_its_event(places, found) + _messages(places, found)
+    messages = _of_its_event(places, found) + (_messages(places, found) or _not_noted(places, found))
     if found.state == "completed":
-        ended = one_line(found.get("outcome") or found.get("status"))
+        ended = _ended(found) or one_line(_result_of(places, found)[0].get("status") or "its result is no longer kept")
         details = [*origin, *_result(places, found), *_at(_changed(found.path), _retries(found))]
         return replace(story, sentence=f"{what}; it ended: {ended}", details=details, followed_by=messages)
     does = f"{what}, in {found.where}: {_reasons(places).of_task(found)}"
@@ -234,13 +240,9 @@ def _retries(found: Found) -> list[str]:
 
 
 def _result(places: Places, found: Found) -> list[Detail]:
-    try:
-        path = places.result(found.id)
-    except BadName:
-        return []
-    result = read_json_or(path, {})
+    result, when = _result_of(places, found)
     keys = ("error", "reason", "question", "summary")
-    lines = _at(_changed(path), (f"{key}: {one_line(result[key], 300)}" for key in keys if result.get(key)))
+    lines = _at(when, (f"{key}: {one_line(result[key], 300)}" for key in keys if result.get(key)))
     if found.get("outcome") != "needs_human":
         return lines
     if notes.asks(places, found.id):
@@ -248,14 +250,22 @@ def _result(places: Places, found: Found) -> list[Detail]:
     return [*lines, *_at(_changed(places.answered(found.id)), _answered(places, found.id))]
 
 
+def _result_of(places: Places, task: Found) -> tuple[dict[str, Any], float | None]:
+    try:
+        path = places.result(task.id)
+    except BadName:
+        return {}, None
+    return read_json_or(path, {}), _changed(path)
+
+
 def _answered(places: Places, task: str) -> Iterator[str]:
     answer = notes.answered_by(places, task)
     if answer is None:
         return
     try:
-        resumed = find(places, answer, ("events",)).get("task_id")
+        resumed = task_id_of(places, find(places, answer, ("events",)))
     except NoSuchThing:
-        resumed = None
+        resumed = ""
     goes_on = f" and goes on as {one_line(resumed)}; `{home.command()} why {one_line(resumed)}`" if resumed else ""
     yield f"it was answered by {one_line(answer) or 'somebody'}{goes_on}"
 
@@ -292,6 +302,14 @@ def _order(places: Places, found: Found) -> Story:
 
 def _messages(places: Places, found: Found) -> list[Story]:
     return [story for message in _message_ids(found) for story in _followers(places, message, "messages")]
+
+
+def _not_noted(places: Places, task: Found) -> list[Story]:
+    """Return the messages about a task of which no king of ours has noted any."""
+    if task.get("letters") is not None:
+        return []
+    found = sorted(leading_back(places, "messages", "task_id", task.id), key=lambda message: message.id)
+    return [_story(places, message) for message in found]
 
 
 def _message_ids(found: Found) -> list[str]:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from kingdom.disk.codec import parse_json, read_bytes
+from kingdom.disk.lock import is_locked
 from kingdom.errors import BadFile
 from kingdom.home.places import Places
 
@@ -40,6 +41,14 @@ def foreign_age(places: Places, role: str, now: float) -> float | None:
     if record is not None and (record.get("state") == "stopped" or not _is_foreign(record["pid"], written, now)):
         return None
     return max(0.0, now - written)
+
+
+def is_played(places: Places, role: str, hang_seconds: float, now: float) -> bool:
+    """Return whether somebody plays a role: ours, which holds its lock, or another program that beats."""
+    if is_locked(places.lock(role)):
+        return True
+    age = foreign_age(places, role, now)
+    return age is not None and age <= hang_seconds
 
 
 def _record(content: bytes) -> dict[str, Any] | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from kingdom.home.states import MOVES
 from kingdom.words import one_line
 
 LONGEST_SHOWN = 80
+MOST_SEARCHED = 512
+"""Files of a folder, when one of them has to be known by what stands in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,25 @@ def find(places: Places, name: str, kinds: Iterable[str] = tuple(MOVES)) -> Foun
                 if not is_hidden(file) and _exists(path):
                     return Found(kind, state, path, read_json_or(path, {}))
     raise NoSuchThing(what=called(kinds), name=one_line(bare, LONGEST_SHOWN), hint="")
+
+
+def task_id_of(places: Places, event: Found) -> str:
+    """Return the task that an event has become; "" when there is none. Another program's king notes none."""
+    if event.get("task_id"):
+        return str(event.get("task_id"))
+    tasks = () if event.state == "pending" else leading_back(places, "tasks", "event_id", event.id)
+    return next((task.id for task in tasks), "")
+
+
+def leading_back(places: Places, kind: str, key: str, to: str) -> Iterator[Found]:
+    """Yield the files that name something as that which led to them. Of many in a folder the newest are read."""
+    for state in MOVES[kind]:
+        with suppress(FileNotFoundError):
+            names = (name for name in os.listdir(places.folder(kind, state)) if name.endswith(".json"))
+            for name in nlargest(MOST_SEARCHED, (name for name in names if not is_hidden(name))):
+                path = places.folder(kind, state) / name
+                if (content := read_json_or(path, {})).get(key) == to:
+                    yield Found(kind, state, path, content)
 
 
 def called(kinds: Iterable[str]) -> str:

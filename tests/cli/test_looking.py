@@ -282,6 +282,40 @@ def test_why_a_task_waits_for_another_of_its_general(terminal: Terminal) -> None
             lock.release()
 
 
+def test_what_a_king_who_notes_nothing_made_is_found_by_what_it_names(terminal: Terminal) -> None:
+    """Another program's: it moves files, and leaves what stands in them."""
+    with closing(say.ReplyListener(terminal.places)) as ear:
+        terminal.event("dispatched", "evt-1")
+        terminal.task("in_progress", "task-1", event_id="evt-1", status="pending")
+        terminal.task("completed", "task-2", event_id="evt-2", status="pending")
+        terminal.put("messages", "sent", "msg-2", type="notification", task_id="task-2", content="another's")
+        terminal.put("messages", "sent", "msg-1", type="notification", task_id="task-1", content="[complete] done")
+        assert [message["id"] for message in ear.messages("evt-1", SOON)] == ["msg-1"]
+    told = terminal.ok("why", "evt-1")
+    assert "it is dispatched, in queue/events/dispatched" in told
+    assert re.search(r"task-1 is a .*\n.*it came from evt-1\n.*msg-1 \(notification\): '\[complete\] done' was", told)
+    write(terminal.places.result("task-2"), {"status": "success"})
+    assert "it ended: success" in terminal.ok("why", "task-2")
+    terminal.places.result("task-2").unlink()
+    assert "it ended: its result is no longer kept" in terminal.ok("why", "task-2")
+
+
+def test_a_role_that_another_program_plays_is_not_called_missing(terminal: Terminal) -> None:
+    """By none of the commands."""
+    terminal.event("pending", "evt-1")
+    terminal.task("pending", "task-1")
+    terminal.put("messages", "pending", "msg-1", type="notification", content="done")
+    for role in ("king", "envoy", "gen-briefing"):
+        make_folder(terminal.places.own(role))
+        terminal.places.heartbeat(role).write_text("alive")
+    (terminal.places.config / "envoy.yaml").write_text("channel: console\n")
+    assert "nothing holds it" in terminal.ok("why", "evt-1")
+    assert "gen-briefing has not taken it yet" in terminal.ok("why", "task-1")
+    assert "waits for the envoy\n" in terminal.ok("queue", "ls", "messages/pending") + terminal.ok("why", "msg-1")
+    assert re.search("^gen-briefing +runs ", terminal.ok("generals"), re.M)
+    assert "while another program plays the king; `" in terminal("tasks", "cancel", "task-1").out
+
+
 def test_a_task_without_a_soldier_waits_when_no_more_may_run(terminal: Terminal) -> None:
     terminal.task("in_progress", "task-1")
     lock = Lock(terminal.places.control_folder("gen-briefing", "task-2") / "lock", "soldier")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
-from kingdom.records.heartbeats import foreign_age, process_age
+from kingdom.records.heartbeats import foreign_age, is_played, process_age
 from tests.waiting import SOON, wait_until
 
 
@@ -75,6 +76,18 @@ def test_a_shell_empties_its_heartbeat_before_it_writes_it(places: Places) -> No
     with subprocess.Popen(["sh", "-c", '(sleep 0.2; date) >"$0"', str(beat)]):
         wait_until(beat.exists, SOON, "it is there, and empty")
         assert foreign_age(places, "king", time.time()) is not None
+
+
+def test_a_role_is_played_by_ours_or_by_another_program_that_beats(places: Places) -> None:
+    lock, beat, now = Lock(places.lock("king"), "king"), places.heartbeat("king"), time.time()
+    assert not is_played(places, "king", 120, now)
+    beat.write_text("alive")
+    assert is_played(places, "king", 120, now)
+    os.utime(beat, (now - 121,) * 2)
+    assert not is_played(places, "king", 120, now)
+    lock.acquire()
+    assert is_played(places, "king", 120, now)
+    lock.release()
 
 
 def test_no_heartbeat_at_all(places: Places) -> None:
