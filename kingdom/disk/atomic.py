@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from kingdom.errors import Collision, LockLost
+from kingdom.errors import Collision
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -31,6 +31,9 @@ _NOREPLACE = 1
 _AT_FDCWD = -100
 ROOM = 4096
 """Bytes of a file for which room is made before it is written: one block."""
+MOST_OPEN = 64
+"""So many files are made durable together."""
+_START_WRITING = 2
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -38,7 +41,9 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 def _libc() -> CDLL:
     import ctypes  # slow, and who only reads files needs none of it
 
-    return ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return libc
 
 
 def _error() -> int:
@@ -110,6 +115,48 @@ class NewFile:
             self._disk.sync_name(self.path, self.folder)
 
 
+class Drafts:
+    """Files of one writer that are written whole before they are visible, and become durable together."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._names: list[str] = []
+        self._open: list[int] = []
+
+    def write(self, items: Iterable[Item]) -> list[Pair]:
+        """Write files. Return where each lies, and where it is to appear after `sync`."""
+        pairs: list[Pair] = []
+        for path, data in items:
+            draft = self._disk.draft_name()
+            self._names.append(draft)
+            self._open.append(self._disk.open_draft(draft))
+            write_whole(self._open[-1], data)
+            if self._disk.durability == "process" or len(self._open) == MOST_OPEN:
+                self.sync()
+            pairs.append((draft, path))
+        return pairs
+
+    def sync(self, logs: Collection[Name] = ()) -> None:
+        """Make durable what was written, and what was appended to these logs."""
+        if self._disk.durability == "power":
+            for log in logs:
+                with suppress(FileNotFoundError):  # somebody has removed it, with what stood in it
+                    self._open.append(os.open(log, os.O_RDONLY | os.O_CLOEXEC))
+            sync_files(self._open)
+            self._disk.sync_logs(logs)
+        self.close()
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+    def delete(self) -> None:
+        """Delete those that have not appeared."""
+        for draft in self._names:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+
+
 class Disk:
     """Write on behalf of one writer. Unfinished files lie in its own scratch folder, never where a reader looks.
 
@@ -140,22 +187,48 @@ class Disk:
 
     def create_all(self, items: Iterable[Item]) -> list[Name]:
         """Create files, made durable together. Return the paths that were taken already; those are left untouched."""
-        taken: list[Name] = []
-        with self._drafts(items) as drafts:
-            for draft, path in drafts:
-                self.guard()
-                try:
-                    rename_new(draft, path)
-                except FileExistsError:
-                    os.unlink(draft)
-                    taken.append(path)
-        self._sync_folders({_folder(path) for _, path in drafts})
+        with self.drafts() as drafts:
+            pairs = drafts.write(items)
+            drafts.sync()
+            taken = self.show_new(pairs)
+        self.sync_names(path for _, path in pairs)
         return taken
+
+    @contextmanager
+    def drafts(self) -> Iterator[Drafts]:
+        """Begin files that become durable together. After an error those are deleted that have not appeared."""
+        drafts = Drafts(self)
+        try:
+            yield drafts
+        except BaseException:
+            drafts.delete()
+            raise
+        finally:
+            drafts.close()
+
+    def show_new(self, drafts: Iterable[Pair]) -> list[Name]:
+        """Have drafts appear as new files, until `sync_names` not durably. Return the paths that were taken already."""
+        taken: list[Name] = []
+        for draft, path in drafts:
+            self.guard()
+            try:
+                rename_new(draft, path)
+            except FileExistsError:
+                os.unlink(draft)
+                taken.append(path)
+        return taken
+
+    def show_changed(self, drafts: Iterable[Pair]) -> None:
+        """Have drafts appear in place of older files, until `sync_names` not durably."""
+        for draft, path in drafts:
+            self.guard()
+            os.replace(draft, path)
+            self.rewritten.add(str(path))
 
     def new_file(self) -> NewFile:
         """Begin a file whose name is to be found yet: the first that is not taken."""
-        draft = self._draft_name()
-        return NewFile(draft, self._open_draft(draft), self)
+        draft = self.draft_name()
+        return NewFile(draft, self.open_draft(draft), self)
 
     def rewrite(self, path: Path, data: bytes) -> None:
         """Replace the file at `path`: readers see the old whole file or the new one."""
@@ -163,7 +236,11 @@ class Disk:
 
     def rewrite_all(self, items: Iterable[Item]) -> None:
         """Replace files, made durable together."""
-        self._sync_folders({_folder(path) for path in self._replace_all(items)})
+        with self.drafts() as drafts:
+            pairs = drafts.write(items)
+            drafts.sync()
+            self.show_changed(pairs)
+        self.sync_names(path for _, path in pairs)
 
     def move(self, src: Path, dst: Path) -> None:
         """Rename without replacing. FileNotFoundError when `src` is gone, Collision when `dst` is taken."""
@@ -172,10 +249,13 @@ class Disk:
             rename_new(src, dst)
         except FileExistsError:
             raise Collision(path=dst) from None
-        self._sync_folders({_folder(dst), _folder(src)})
+        self.sync_folders({_folder(dst), _folder(src)})
 
-    def move_all(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Rename files, made durable together. Return the pairs that could not move: source gone or target taken."""
+    def move_all(self, pairs: Iterable[Pair], *, sync: bool = True) -> list[Pair]:
+        """Rename files, made durable together. Return the pairs that could not move: source gone or target taken.
+
+        Without `sync` they are durable once somebody has synced their folders.
+        """
         folders: set[str] = set()
         stuck: list[Pair] = []
         for src, dst in pairs:
@@ -187,13 +267,16 @@ class Disk:
                     raise
                 stuck.append((src, dst))
             folders |= {_folder(dst), _folder(src)}
-        self._sync_folders(folders)
+        self.sync_folders(folders if sync else ())
         return stuck
 
     def rewrite_and_move(self, items: Iterable[tuple[Name, Name, bytes]]) -> list[Pair]:
         """Replace files and then rename them, made durable together. Return the pairs that could not move."""
         changed = list(items)
-        self._replace_all((src, data) for src, _, data in changed)
+        with self.drafts() as drafts:
+            pairs = drafts.write((src, data) for src, _, data in changed)
+            drafts.sync()
+            self.show_changed(pairs)
         return self.move_all((src, dst) for src, dst, _ in changed)
 
     def remove(self, path: Path) -> None:
@@ -206,7 +289,7 @@ class Disk:
         for path in paths:
             with suppress(FileNotFoundError):
                 os.unlink(path)
-        self._sync_folders({_folder(path) for path in paths})
+        self.sync_names(paths)
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         """Append whole lines to a log in one write; with `sync` as durably as everything else.
@@ -230,10 +313,27 @@ class Disk:
             if folder is not None:
                 sync_folder(folder)
 
+    def sync_folders(self, folders: Iterable[Name]) -> None:
+        """Make durable what was created, renamed or deleted in these folders."""
+        if self.durability == "process":
+            return
+        for folder in folders:
+            sync_folder(folder)
+
+    def sync_names(self, paths: Iterable[Name]) -> None:
+        """Make durable that these files are there."""
+        self.sync_folders({_folder(path) for path in paths})
+
+    def sync_logs(self, logs: Iterable[Name]) -> None:
+        """Make durable that these logs are there, once for each."""
+        if new := {str(log) for log in logs} - self._durable_logs:
+            self.sync_names(new)
+            self._durable_logs |= new
+
     def sync_name(self, path: Name, folder: int | None) -> None:
         """Make durable that a file is there; `folder` is its folder, if that is open."""
         if folder is None:
-            self._sync_folders((_folder(path),))
+            self.sync_names([path])
         elif self.durability == "power":
             os.fsync(folder)
 
@@ -242,44 +342,12 @@ class Disk:
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         return delete_files(self.scratch)
 
-    def _replace_all(self, items: Iterable[Item]) -> list[Name]:
-        """Replace files, and return their paths. Only the contents are durable then."""
-        with self._drafts(items) as drafts:
-            for draft, path in drafts:
-                self.guard()
-                os.replace(draft, path)
-                self.rewritten.add(str(path))
-        return [path for _, path in drafts]
-
-    @contextmanager
-    def _drafts(self, items: Iterable[Item]) -> Iterator[list[tuple[str, Name]]]:
-        """Write the files whole and durable, but not yet visible. On an error delete those that stayed invisible."""
-        drafts: list[tuple[str, Name]] = []
-        try:
-            for path, data in items:
-                draft = self._draft_name()
-                drafts.append((draft, path))
-                self._draft(draft, data)
-            yield drafts
-        except (OSError, LockLost):
-            for draft, _ in drafts:
-                with suppress(FileNotFoundError):
-                    os.unlink(draft)
-            raise
-
-    def _draft_name(self) -> str:
+    def draft_name(self) -> str:
+        """Return a name in the scratch folder that nobody else has."""
         return f"{self.scratch}/{os.getpid()}-{next(_NUMBERS)}.tmp"
 
-    def _draft(self, draft: str, data: bytes) -> None:
-        fd = self._open_draft(draft)
-        try:
-            write_whole(fd, data)
-            if self.durability == "power":
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def _open_draft(self, draft: str) -> int:
+    def open_draft(self, draft: str) -> int:
+        """Create a draft."""
         try:
             return os.open(draft, NEW_FILE, 0o600)
         except (FileNotFoundError, FileExistsError):
@@ -302,15 +370,20 @@ class Disk:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        if sync and str(path) not in self._durable_logs:
-            self._sync_folders({_folder(path)})
-            self._durable_logs.add(str(path))
+        if sync:
+            self.sync_logs([path])
 
-    def _sync_folders(self, folders: Iterable[Name]) -> None:
-        if self.durability == "process":
-            return
-        for folder in folders:
-            sync_folder(folder)
+
+def sync_files(fds: Sequence[int]) -> None:
+    """Make durable what was written to open files.
+
+    All of them are on their way before the first is waited for: the file system then commits its journal once for all.
+    """
+    if len(fds) > 1:
+        for fd in fds:
+            _libc().sync_file_range(fd, 0, 0, _START_WRITING)  # what fails here, fails in fsync too
+    for fd in reversed(fds):
+        os.fsync(fd)
 
 
 def sync_folder(folder: Name) -> None:

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import Disk
+from kingdom.disk.atomic import Disk, Item
 from kingdom.disk.codec import joined, line_of, parse_json, read_bytes
 from kingdom.errors import BadFile, Collision
 
@@ -68,10 +68,17 @@ class JsonFile:
 
     def save(self, *others: JsonFile) -> None:
         """Write the file, and others of the same writer, durable together: those that have changed since."""
-        changed = [file for file in (self, *others) if file._changed]
-        if changed:
-            self._disk.rewrite_all([(file._path, file._encoded()) for file in changed])
-        for file in changed:
+        if unsaved := self.unsaved(*others):
+            self._disk.rewrite_all(unsaved)
+            self.note_saved(*others)
+
+    def unsaved(self, *others: JsonFile) -> list[Item]:
+        """Return what `save` would write, for who writes it together with other files."""
+        return [(file._path, file._encoded()) for file in (self, *others) if file._changed]
+
+    def note_saved(self, *others: JsonFile) -> None:
+        """Note that what was unsaved has been written."""
+        for file in (self, *others):
             file._changed = False
 
     def _has_changed(self, key: str) -> None:

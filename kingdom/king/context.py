@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from kingdom.disk.atomic import Item
 from kingdom.home import config, manifests
 from kingdom.home.states import MOVES
 from kingdom.king.messages import MessageDraft
@@ -137,31 +138,41 @@ class Context:
     def hand_over(
         self,
         decisions: Sequence[Decision[C]],
-        note: Callable[[list[C]], None],
+        note: Callable[[list[C]], list[Item]],
         finish: Callable[[list[Decision[C]]], None],
+        changes: Sequence[Item] = (),
     ) -> None:
         """Carry decisions out, durable together: note the ids in the causes, create what is missing, move the causes.
 
-        After a kill between two steps the restarted king reads the note and finishes with the same ids.
+        `note` returns the files of the causes, or [] after writing them; `changes` are files to be replaced before
+        the causes move. All is written before anything of it appears, so that few syncs do. After a kill between two
+        steps the restarted king reads the note and finishes with the same ids.
         """
         if not decisions:
             return
         due = [draft for decision in decisions for draft in decision.drafts if _is_fresh(draft, decision)]
         ids = iter(self.message_ids(len(due)))
         noted = [_with_message_ids(decision, ids) for decision in decisions]
-        note([decision.cause for decision in noted])
+        notes = note([decision.cause for decision in noted])
         begun = [(decision, decision.task) for decision in noted if decision.task]
-        if begun:
-            tasks = self.queues.tasks
-            tasks.create([task for decision, task in begun if not (decision.begun and tasks.was_made(task.id))])
-        now = self.now()
+        tasks, messages, now = self.queues.tasks, self.queues.messages, self.now()
+        made = [task for decision, task in begun if not (decision.begun and tasks.was_made(task.id))]
         pairs = zip(noted, decisions, strict=True)
-        messages = [message for after, before in pairs for message in self._missing_messages(after, before, now)]
-        if messages:
-            self.queues.messages.create(messages)
-        if begun:
+        said = [message for after, before in pairs for message in self._missing_messages(after, before, now)]
+        with self.disk.drafts() as drafts:
+            noting = drafts.write(notes)
+            following = drafts.write([*tasks.files("pending", made), *messages.files("pending", said)])
+            changing = drafts.write(changes)
+            drafts.sync()
+            self.disk.show_changed(noting)
+            self.disk.sync_names(path for path, _ in notes)
+            self.disk.show_new(following)
             self.replays.add([(decision.key, task.id) for decision, task in begun])
-        finish(noted)
+            # Also of what was made before an error, which may have come before this.
+            self.disk.sync_folders([tasks.folder("pending")] if begun else [])
+            self.disk.sync_folders([messages.folder("pending")] if any(decision.drafts for decision in noted) else [])
+            self.disk.show_changed(changing)
+            finish(noted)
 
     def _missing_messages(self, decision: Decision[C], before: Decision[C], now: str) -> Iterator[Message]:
         """Yield the messages that were not written before a restart; one with a new id cannot have been."""

@@ -89,7 +89,7 @@ class Dispatch:
         fresh = [self._without_foreign_task(event) for event in self._drop_duplicates(events)]
         ids = iter(self._king.task_ids(sum(event.task_id is None for event in fresh)))
         decisions = [self._decide(event, event.task_id or next(ids)) for event in fresh]
-        self._king.hand_over(decisions, partial(self._king.queues.events.update, "pending"), self._finish)
+        self._king.hand_over(decisions, partial(self._king.queues.events.files, "pending"), self._finish)
         self.events.drop(names)
         for queued in chosen:
             self._known_routes.pop(queued.filename if queued.is_chat else queued.type, None)

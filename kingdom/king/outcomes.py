@@ -102,7 +102,9 @@ class Outcomes:
         ready = (name for name in names if is_there(results / name))
         decided = (decision for name in ready if (decision := self._decide(name)) is not None)
         if decisions := list(islice(decided, BATCH)):
-            self._king.hand_over(decisions, partial(self._king.queues.tasks.update, "in_progress"), self._finish)
+            events, note = self._ended_events(decisions), partial(self._king.queues.tasks.files, "in_progress")
+            finish = partial(self._finish, [event.id for event in events])
+            self._king.hand_over(decisions, note, finish, self._king.queues.events.files("dispatched", events))
         return len(decisions)
 
     def _decide(self, filename: str) -> Decision[Task] | None:
@@ -159,9 +161,9 @@ class Outcomes:
             return None
         return Result(task_id=task.id, status="failed", error=f"its result could not be read for {patience:g} s: {why}")
 
-    def _finish(self, decisions: list[Decision[Task]]) -> None:
+    def _finish(self, events: list[str], decisions: list[Decision[Task]]) -> None:
         king, tasks = self._king, [decision.cause for decision in decisions]
-        self._end_events(tasks)
+        king.queues.events.move(events, "dispatched", "completed")
         for task in tasks:
             said, event = f"{task.id} ended: {task.outcome}", OUTCOMES[str(task.outcome)].logged_as
             king.log.info(said, event=event, actor=task.target_general, task_id=task.id, **self._data.pop(task.id))
@@ -170,10 +172,11 @@ class Outcomes:
         king.queues.tasks.move([task.id for task in tasks], "in_progress", "completed")
         self._in_progress.drop([f"{task.id}.json" for task in tasks])
 
-    def _end_events(self, tasks: list[Task]) -> None:
+    def _ended_events(self, decisions: list[Decision[Task]]) -> list[Event]:
+        """Return the events of tasks that end, as they are to end with them."""
         events = self._king.queues.events
         ended: list[Event] = []
-        for task in tasks:
+        for task in (decision.cause for decision in decisions):
             try:
                 ended.append(replace(events.read("dispatched", task.event_id), status=task.status))
             except FileNotFoundError:
@@ -181,7 +184,7 @@ class Outcomes:
                     self._next_lost = 0.0  # a king was killed in dispatching it; once it is dispatched it ends
             except BadInput as error:
                 self._king.log.warn(f"the event of {task.id} cannot be ended: {error}")
-        events.end(ended, "dispatched", "completed")
+        return ended
 
     def _fail_lost(self) -> None:
         """End the events whose tasks were moved to dead or removed by hand: they would wait for ever."""
@@ -191,7 +194,7 @@ class Outcomes:
         of_foreign = self._tasks_of(foreign_ones) if foreign_ones else {}
         tasks = ((event, event.task_id or of_foreign.get(event.id)) for event in dispatched)
         decisions = [found for event, task in tasks if (found := self._decide_lost(event, task)) is not None]
-        self._king.hand_over(decisions, partial(events.update, "dispatched"), self._finish_lost)
+        self._king.hand_over(decisions, partial(events.files, "dispatched"), self._finish_lost)
 
     def _tasks_of(self, events: set[str]) -> dict[str, str]:
         """Return the tasks of events that another king has dispatched: he does not note them in the events."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kingdom.disk.atomic import Item
 from kingdom.disk.codec import to_json
 from kingdom.disk.json_file import JsonFile
 from kingdom.home.manifests import Manifest
@@ -74,12 +75,13 @@ class ScheduleLog:
         self.next_look = now if run is not None else now + self._sleep(most)
         return run
 
-    def note(self, runs: Sequence[ScheduledRun]) -> None:
-        """Note the ids of what follows from these runs before it is made."""
+    def note(self, runs: Sequence[ScheduledRun]) -> list[Item]:
+        """Note the ids of what follows from these runs before it is made. Return [], as that is written."""
         for run in runs:
             noted = {"due": stamp(run.due), "task_id": run.task_id, "letter_id": run.message_ids[START]}
             self._file.set(run.entry.key, {**self._value(run.entry), **noted})
         self._file.save()
+        return []
 
     def remove(self, run: ScheduledRun) -> None:
         """Take a run that has been made off what waits."""

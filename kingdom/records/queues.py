@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from kingdom.disk.atomic import Disk, is_there
+from kingdom.disk.atomic import Disk, Item, is_there
 from kingdom.disk.codec import read_json, to_json
 from kingdom.errors import BadFile, BadInput, BadName, IllegalMove
 from kingdom.home.places import Places, check_name, is_hidden
@@ -46,23 +46,33 @@ class Queue(Generic[R]):
 
     def create(self, records: Iterable[R]) -> None:
         """Write new files into `pending`, durable together. A record whose name is taken is left out."""
-        self._disk.create_all([(self._path("pending", record.id), to_json(record.to_json())) for record in records])
+        self._disk.create_all(self.files("pending", records))
 
     def update(self, state: str, records: Iterable[R]) -> None:
         """Rewrite records that were read in this state, durable together."""
-        folder = self._folders[state]
-        self._disk.rewrite_all([(f"{folder}/{record.id}.json", to_json(record.to_json())) for record in records])
+        self._disk.rewrite_all(self.files(state, records))
+
+    def files(self, state: str, records: Iterable[R]) -> list[Item]:
+        """Return the files of records, for who writes them together with others."""
+        return [(self._path(state, record.id), to_json(record.to_json())) for record in records]
 
     def change(self, state: str, id: str, **changes: Any) -> None:
         """Read a record and rewrite it with some fields changed."""
         self.update(state, [replace(self.read(state, id), **changes)])
 
-    def move(self, ids: Iterable[str], src: str, dst: str) -> list[str]:
-        """Move records that were read, durable together. Return the ids that could not: gone, or already in `dst`."""
+    def move(self, ids: Iterable[str], src: str, dst: str, *, sync: bool = True) -> list[str]:
+        """Move records that were read, durable together. Return the ids that could not: gone, or already in `dst`.
+
+        Without `sync` they are durable after `sync` of both states.
+        """
         self._check_move(src, dst)
         before, after = self._folders[src], self._folders[dst]
-        stuck = self._disk.move_all([(f"{before}/{id}.json", f"{after}/{id}.json") for id in ids])
+        stuck = self._disk.move_all([(f"{before}/{id}.json", f"{after}/{id}.json") for id in ids], sync=sync)
         return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
+
+    def sync(self, *states: str) -> None:
+        """Make durable what was moved into and out of these states."""
+        self._disk.sync_folders([self._folders[state] for state in states])
 
     def end(self, records: Iterable[R], src: str, dst: str) -> None:
         """Rewrite records that were read in `src` and move them to where they stay, durable together."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import pytest
 
 from kingdom.disk import atomic
-from kingdom.disk.atomic import Disk, Durability
+from kingdom.disk.atomic import MOST_OPEN, Disk, Durability
 from kingdom.disk.bulk import FileBatch, Relay
 from kingdom.disk.codec import to_line
 from kingdom.errors import Collision, LockLost
@@ -136,6 +138,11 @@ SYNCED: dict[str, tuple[Callable[[Disk, Path], object], list[str]]] = {
         lambda disk, home: disk.rewrite_and_move([(home / "a" / "old", home / "b" / "old", b"x")]),
         ["scratch", "a", "b"],
     ),
+    "move all without a sync": (
+        lambda disk, home: disk.move_all([(home / "a" / "old", home / "b" / "old")], sync=False),
+        [],
+    ),
+    "drafts beside a log": (lambda disk, home: with_a_log(disk, home), ["scratch", "a/log", "a"]),
     "append to a log": (lambda disk, home: disk.append(home / "a" / "old", b"x"), []),
 }
 
@@ -156,7 +163,52 @@ def test_what_is_promised_is_synced(
     assert sorted("scratch" if name.endswith(".tmp") else name for name in found) == sorted(
         names if durability == "power" else []
     )
-    assert not [name for name in found[1:] if name.endswith(".tmp")], "content comes first"
+    until_written = found[: max((at for at, name in enumerate(found) if name.endswith(".tmp")), default=0)]
+    assert not {"a", "b"}.intersection(until_written), "content comes first"
+
+
+def test_a_group_is_on_its_way_before_one_file_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system then commits its journal once for all of them."""
+    done: list[str] = []
+
+    class Libc:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+
+        def sync_file_range(self, fd: int, *_: int) -> int:
+            done.append("start")
+            return -1  # a hint: what it cannot do is no error
+
+    monkeypatch.setattr(atomic, "_libc", Libc)
+    monkeypatch.setattr(os, "fsync", lambda fd: done.append("folder" if S_ISDIR(os.fstat(fd).st_mode) else "wait"))
+    disk = Disk(home / "scratch", durability="power")
+    disk.create_all((home / name, b"x") for name in "abc")
+    assert done == ["start"] * 3 + ["wait"] * 3 + ["folder"]
+    done.clear()
+    disk.create(home / "d", b"x")
+    assert done == ["wait", "folder"], "there is nothing to gain"
+
+
+def test_a_large_group_does_not_hold_all_its_files_open(home: Path) -> None:
+    disk = Disk(home / "scratch", durability="power")
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + MOST_OPEN + 8, limit[1]))
+    try:
+        disk.create_all((home / f"f-{number}", b"x") for number in range(300))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert len(list(home.glob("f-*"))) == 300
+
+
+def test_a_log_that_somebody_has_removed_needs_no_sync(home: Path) -> None:
+    with Disk(home / "scratch", durability="power").drafts() as drafts:
+        drafts.sync([home / "gone"])
+
+
+def with_a_log(disk: Disk, home: Path) -> None:
+    disk.append(home / "a" / "log", b"x\n")
+    with disk.drafts() as drafts:
+        drafts.write([(home / "b" / "new", b"x")])
+        drafts.sync([home / "a" / "log"])
 
 
 class OldLibc:

@@ -99,14 +99,14 @@ MUTANTS = [
     Mutant(
         "an event moves before its task is made",
         "kingdom.king.context:Context.hand_over",
-        swap("tasks.create", "finish"),
+        swap("show_new", "finish"),
         caught_by="king kill",
         near="tasks|tmp",
     ),
     Mutant(
         "the task's id is not noted in its event first",
         "kingdom.king.context:Context.hand_over",
-        drop("note"),
+        drop("self.disk.show_changed(noting)"),
         caught_by="king kill",
         near="^renameat2 queue/events|done",
     ),
@@ -151,14 +151,14 @@ MUTANTS = [
     # 2: power cuts
     Mutant(
         "no fsync of files",
-        "kingdom.disk.atomic:Disk._draft",
-        drop("fsync"),
+        "kingdom.disk.atomic:Drafts.sync",
+        drop("sync_files"),
         caught_by="king power",
         near="names",
     ),
     Mutant(
         "no fsync of folders",
-        "kingdom.disk.atomic:Disk._sync_folders",
+        "kingdom.disk.atomic:Disk.sync_folders",
         drop("sync_folder"),
         caught_by="envoy power",
         near="synced",

@@ -18,10 +18,12 @@ from kingdom.home.places import Places
 from kingdom.king.context import Context
 from kingdom.king.dispatch import BATCH
 from kingdom.king.job import KingJob
+from kingdom.king.replay_index import ReplayIndex
 from kingdom.king.schedule_log import ScheduleLog
 from kingdom.records import notes
 from kingdom.runtime.role import Services
 from kingdom.steward.roll_call import Finding, What
+from tests import syncs
 from tests.fixtures import MORNING, Clock, all_of, event, here, install, put, read, services, task, write
 
 TASK = "task-20260207-001"
@@ -1191,3 +1193,77 @@ def test_two_replies_to_one_question_are_one_answer(court_home: Path, clock: Clo
     (resumed,) = all_of(court_home, "tasks", "pending")
     assert (resumed["type"], resumed["payload"]["session_id"], resumed["repo"]) == ("resume", "s-1", None)
     assert sorted(event["status"] for event in all_of(court_home, "events", "completed")) == ["failed"]
+
+
+def durable_king(home: Path, clock: Clock) -> King:
+    """Return a king that has handled an event, and writes durably."""
+    king = new_king(home, clock)
+    king.services.disk.durability = "power"
+    put(home, "events", "pending", **event("evt-0", TYPE))
+    while king.job.turn(None).worked:
+        pass
+    return king
+
+
+DISPATCHED = [
+    "sync drafts",
+    "show events/pending",
+    "sync events/pending",
+    "show messages/pending, tasks/pending",
+    "sync messages/pending, state/king/done.idx, tasks/pending",
+    "show events/dispatched",
+    "sync events/dispatched, events/pending",
+]
+COMPLETED = [
+    "sync drafts",
+    "show tasks/in_progress",
+    "sync tasks/in_progress",
+    "show messages/pending",
+    "sync messages/pending",
+    "show events/completed, events/dispatched",
+    "sync events/completed, events/dispatched",
+    "show tasks/completed",
+    "sync tasks/completed, tasks/in_progress",
+]
+
+
+def test_a_group_is_durable_in_the_order_of_the_hand_over_and_with_few_syncs(
+    court_home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notes before anything follows from them, that before the causes move."""
+    king = durable_king(court_home, clock)
+    for number in range(1, 6):
+        put(court_home, "events", "pending", **event(f"evt-{number}", TYPE))
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, court_home)
+        king.job.turn(None)
+    assert steps.take() == DISPATCHED
+    names = here(court_home, "tasks", "pending")
+    for name in names:
+        os.rename(*(Places(court_home).queue_file("tasks", state, name) for state in ("pending", "in_progress")))
+        write(Places(court_home).result(name), {"task_id": name, "status": "success"})
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, court_home)
+        king.job.turn(None)
+    assert steps.take() == COMPLETED
+    assert (len(names), here(court_home, "tasks", "completed")) == (6, names)
+
+
+def test_what_an_error_left_unsynced_is_synced_before_its_event_moves(
+    court_home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    king = durable_king(court_home, clock)
+    put(court_home, "events", "pending", **event("evt-1", TYPE))
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplayIndex, "add", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            king.job.turn(None)
+    assert here(court_home, "events", "pending") == ["evt-1"]
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, court_home)
+        king.job.turn(None)
+    assert steps.take()[-3:] == [
+        "sync events/pending, messages/pending, state/king/done.idx, tasks/pending",
+        "show events/dispatched",
+        "sync events/dispatched, events/pending",
+    ]
