@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kingdom.disk.atomic import Item
 from kingdom.disk.json_file import JsonFile
 from kingdom.envoy.channels import CHANNELS, default_channel, default_room, is_set_up
 from kingdom.errors import BadInput
@@ -86,6 +87,7 @@ class Conversations:
         self._awaiting = self._file("awaiting-responses.json", "[]")
         self._answered = self._file("answered-questions.json")
         self._replies = self._file("conversation-threads.json")
+        self._others = self._answered, self._threads, self._awaiting, self._replies
 
     def _file(self, name: str, brackets: str = "{}") -> JsonFile:
         """Open a file that an envoy of another kingdom may have written."""
@@ -177,9 +179,16 @@ class Conversations:
         return thread == was_replied_in or bool(_rows_in(thread, self._threads, self._closed, self._awaiting))
 
     def save(self) -> None:
-        """Write what has changed. What has ended goes first: else a power cut could leave it in neither file."""
-        self._closed.save(self._answered)
-        self._threads.save(self._awaiting, self._replies)
+        """Write what has changed."""
+        self._closed.save(*self._others)
+
+    def unsaved(self) -> list[Item]:
+        """Return the files that have changed. What has ended comes first: it must never be in neither file."""
+        return self._closed.unsaved(*self._others)
+
+    def note_saved(self) -> None:
+        """Note that these files have been written."""
+        self._closed.note_saved(*self._others)
 
     def open_thread(self, posted: Posted) -> None:
         """Note the thread, and by which name its room was addressed: the channel itself may have another one."""

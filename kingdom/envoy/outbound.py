@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -134,7 +134,6 @@ class Outbound:
             self._retry_or_fail(message, why)
         if forgotten := [post for post in posted if not self._is_remembered(post.address)]:
             self._intents.write_receipts(forgotten)
-        self._conversations.save()
         self._file("sent", [_sent(post) for post in posted])
         for message, address, _ in posted:
             said = f"posted {message.id} ({message.type}) on {address.channel} in {address.room}"
@@ -224,10 +223,18 @@ class Outbound:
         self._services.log.event("message.failed", msg_id=message.id, error=why)
         self._file("failed", [replace(refused, status="failed")])
 
-    def _file(self, state: str, messages: Iterable[Message]) -> None:
-        filed = list(messages)
-        self._services.queues.messages.end(filed, "pending", state)
-        ids = [message.id for message in filed]
+    def _file(self, state: str, messages: list[Message]) -> None:
+        """File messages, after what they mean for their threads; before that their posts become durable."""
+        disk, queue, ids = self._services.disk, self._services.queues.messages, [message.id for message in messages]
+        with disk.drafts() as drafts:
+            threads = drafts.write(self._conversations.unsaved())
+            filing = drafts.write(queue.files("pending", messages))
+            drafts.sync(self._channels.unsynced())
+            disk.show_changed(threads)
+            disk.sync_names(path for _, path in threads)
+            self._conversations.note_saved()
+            disk.show_changed(filing)
+        queue.move(ids, "pending", state)
         self._intents.remove(ids)
         self._earlier.difference_update(ids)
 

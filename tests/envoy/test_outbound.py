@@ -14,6 +14,7 @@ from kingdom.envoy.channels import Channels
 from kingdom.envoy.channels.base import Draft, Post
 from kingdom.envoy.job import EnvoyJob
 from kingdom.home.places import Places
+from tests import syncs
 from tests.envoy import grumpy
 from tests.envoy.envoys import TASK, open_thread, posted, settle, threads, traces, transcript, turn
 from tests.fixtures import MORNING, Clock, here, message, put, read, services, write
@@ -244,3 +245,48 @@ def test_another_message_under_a_used_id_is_a_new_message_and_posted_once(home: 
     assert read(home, "messages", place, "msg-1")["content"] == "the first"
     assert here(home, "messages", "pending") == []
     assert here(home, "messages", "dead") == ["msg-1"], "the third and its repetition"
+
+
+FILED = [
+    "sync drafts, state/envoy/console/2026-02-07.jsonl",
+    "show state/envoy",
+    "sync state/envoy",
+    "show messages/pending, messages/sent",
+    "sync messages/pending, messages/sent",
+]
+
+
+def test_posts_of_a_group_and_their_threads_are_durable_before_they_are_filed(
+    home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one sync of what was posted, one of the threads, one of the files."""
+    given = services(home, "envoy", clock)
+    given.disk.durability = "power"
+    job = EnvoyJob(given)
+    put(home, "messages", "pending", **message("msg-0"))
+    job.turn(None)
+    for number in range(1, 5):
+        about = f"task-20260207-00{number}"
+        put(home, "messages", "pending", **message(f"msg-{number}-1", type="thread_start", task_id=about))
+        put(home, "messages", "pending", **message(f"msg-{number}-2", task_id=about))
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, home)
+        job.turn(None)
+    assert steps.take() == FILED
+    assert len(posted(home)) == len(here(home, "messages", "sent")) == 9
+
+
+def test_a_post_that_an_envoy_was_killed_over_is_durable_before_it_is_filed(
+    home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = services(home, "envoy", clock)
+    put(home, "messages", "pending", **message())
+    post_by_hand(home, clock)
+    given.disk.durability = "power"
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, home)
+        EnvoyJob(given).turn(None)
+    first = steps.take()[0]
+    assert first.startswith("sync drafts, ")
+    assert "state/envoy/console/2026-02-07.jsonl" in first
+    assert (posted(home), here(home, "messages", "sent")) == (["msg-1"], ["msg-1"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kingdom.disk.atomic import make_folder
 from kingdom.envoy.channels.base import Channel, ChannelRefused, Kit
 from kingdom.home.config import Config
@@ -64,6 +66,10 @@ class Channels:
     def switched_on(self) -> list[str]:
         """Return the names of the channels to listen to: those that have a part of their own in envoy.yaml."""
         return [name for name in CHANNELS if name in self._services.config]
+
+    def unsynced(self) -> list[Path]:
+        """Return the files of posts that are not durable."""
+        return [path for channel in self._opened.values() for path in channel.unsynced()]
 
     def close(self) -> None:
         """Close what is open."""

@@ -138,6 +138,10 @@ class Channel(Protocol):
     def find(self, draft: Draft) -> Post | None:
         """Return the post of this draft, if an earlier process has made it."""
 
+    def unsynced(self) -> Iterable[Path]:
+        """Return files that hold posts which are not durable: the envoy syncs them before it files the messages."""
+        return ()
+
     def room(self, name: str) -> str:
         """Return what the channel itself calls a room, if that is known without asking."""
         return name

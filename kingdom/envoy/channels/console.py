@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
+from pathlib import Path
 
 from kingdom.envoy.channels.base import Channel, ChannelRefused, Draft, Kit, Post
 from kingdom.envoy.channels.journal import Journal
@@ -19,7 +21,7 @@ class Console(Channel):
 
     def post(self, draft: Draft) -> Post:
         try:
-            return self._journal.add(draft)
+            return self._journal.add(draft, durable=False)
         except OSError as error:
             if error.errno in DISK_ERRORS:
                 raise
@@ -27,3 +29,6 @@ class Console(Channel):
 
     def find(self, draft: Draft) -> Post | None:
         return self._journal.find(draft)
+
+    def unsynced(self) -> Iterable[Path]:
+        return self._journal.files
