@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kingdom.errors import BadConfig, NoSuchThing
 from kingdom.home import config, manifests
 from kingdom.home.places import check_name
+from kingdom.records.messages import Result, Task
 from kingdom.records.sessions import Sessions
 from kingdom.runtime.role import Services
 from kingdom.soldiers import streams
@@ -14,6 +17,18 @@ from kingdom.soldiers.workspace import Workspaces
 from kingdom.times import stamp
 
 
+class Ending(NamedTuple):
+    """A task whose result is to be written."""
+
+    task: Task
+    soldier: SoldierHandle
+    result: Result
+    #: The workspace that the task went on in.
+    inherited: str | None
+    #: Whether its workspace may be removed.
+    is_done: bool
+
+
 class Context:
     def __init__(self, services: Services) -> None:
         self.name = check_name("general", services.name)
@@ -21,6 +36,8 @@ class Context:
         self.workspaces = Workspaces(services.places, self.name, services.unsynced, {})
         self.sessions = Sessions(services.places, services.unsynced)
         self._handles: dict[str, SoldierHandle] = {}
+        self.endings: list[Ending] = []
+        """Tasks that end in this turn: their results are written together."""
         self.take_over(services)
         seen = manifests.fingerprint(services.places.manifest(self.name))
         self.manifest = manifests.of(services.places, self.name)

@@ -81,6 +81,7 @@ class GeneralJob:
         """Soldiers that are being started: the next is prepared meanwhile."""
         self._starts_again = False
         """Whether a task that has had its step may have another one at once."""
+        self._claims_are_durable = True
         self._clear_what_ended()
         if not self._general.manifest.sandbox:
             services.log.warn("NO SANDBOX for its soldiers: its manifest says `sandbox: off`")
@@ -147,7 +148,8 @@ class GeneralJob:
             return []
         services = self._general.services
         ids = [queued.filename.removesuffix(".json") for queued in chosen]
-        stuck = set(services.queues.tasks.move(ids, "pending", "in_progress"))
+        stuck = set(services.queues.tasks.move(ids, "pending", "in_progress", sync=False))
+        self._claims_are_durable = False
         claimed = [queued for queued, task_id in zip(chosen, ids, strict=True) if task_id not in stuck]
         names = [queued.filename for queued in claimed]
         self._pending.give(names, self._in_progress)
@@ -171,6 +173,9 @@ class GeneralJob:
                 worked |= self._enforce_known_timeout(queued)
             if len(self._starting) == BATCH:
                 self._finish_starts(failed)
+            if len(self._general.endings) == BATCH:
+                self._write_results(failed)
+        self._write_results(failed)
         self._finish_starts(failed)
         if failed:
             raise failed[0]
@@ -295,8 +300,25 @@ class GeneralJob:
             self._out.append((general.name, task.id))
         return True
 
+    def _write_results(self, failed: list[OSError]) -> None:
+        try:
+            report.write_results(self._general)
+        except OSError as error:
+            failed.append(error)
+
+    def _sync_claims(self, failed: list[OSError]) -> None:
+        """Make claims durable while soldiers start: until then a power cut takes back both."""
+        if self._claims_are_durable:
+            return
+        try:
+            self._general.services.queues.tasks.sync("in_progress", "pending")
+            self._claims_are_durable = True
+        except OSError as error:
+            failed.append(error)
+
     def _finish_starts(self, failed: list[OSError]) -> None:
         """Wait for those that are being started, and note them."""
+        self._sync_claims(failed)
         while self._starting:
             filename, task, soldier, finish = self._starting.pop(0)
             try:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kingdom.disk.codec import to_json
-from kingdom.errors import Collision
-from kingdom.general.context import Context
+from kingdom.general.context import Context, Ending
 from kingdom.log import Log
 from kingdom.records import notes
 from kingdom.records.messages import ACCOUNT, Checkpoint, Result, Task
@@ -135,7 +134,7 @@ def failed(
 
 
 def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result, asks: str | None = None) -> bool:
-    """Write what others need first (checkpoint, memory), then the result, then clear the traces."""
+    """Write what others need before the result: checkpoint, memory. `write_results` ends the task."""
     services, inherited = general.services, general.workspaces.inherited(task)
     result = results.with_warnings(results.redacted(result, services.log.clean_json), _warnings(general, soldier))
     commits = general.workspaces.committed(task.id, inherited)
@@ -152,17 +151,25 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     if result.memory_updates:
         memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
     is_done = result.status not in KEPT_AFTER and commits is None
-    try:
-        services.disk.create(services.places.result(task.id), to_json(result.to_json()))
-    except Collision:
-        is_done = False
-        services.log.warn(f"{task.id} has a result already, which is kept")
-    general.budgets.release_probe(task.id, services.clock())
-    services.log.info(f"{task.id}: {result.status}")
-    for warning in result.warnings or ():
-        services.log.warn(f"the result of {task.id}: {warning}")
-    general.clear_traces(soldier, inherited, is_done=is_done)
+    general.endings.append(Ending(task, soldier, result, inherited, is_done))
     return True
+
+
+def write_results(general: Context) -> None:
+    """Write the results of the tasks that have ended, durable together, then clear their traces."""
+    endings, general.endings = general.endings, []
+    services = general.services
+    paths = [services.places.result(ending.task.id) for ending in endings]
+    results = (to_json(ending.result.to_json()) for ending in endings)
+    taken = services.disk.create_all(zip(paths, results, strict=True)) if endings else []
+    for (task, soldier, result, inherited, is_done), path in zip(endings, paths, strict=True):
+        if path in taken:
+            services.log.warn(f"{task.id} has a result already, which is kept")
+        general.budgets.release_probe(task.id, services.clock())
+        services.log.info(f"{task.id}: {result.status}")
+        for warning in result.warnings or ():
+            services.log.warn(f"the result of {task.id}: {warning}")
+        general.clear_traces(soldier, inherited, is_done=is_done and path not in taken)
 
 
 def _noted(spent: Mapping[str, float]) -> dict[str, Any]:

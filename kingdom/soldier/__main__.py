@@ -19,4 +19,5 @@ if __name__ == "__main__":
         sys.exit(serve_warm(int(sys.argv[2])))
     else:
         os.umask(0o077)
-        serve(Ready.of(os.environ, Places(find_home())), sandbox.Prepared())
+        make_durable = serve(Ready.of(os.environ, Places(find_home())), sandbox.Prepared())
+        make_durable()

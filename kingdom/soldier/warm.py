@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -77,16 +77,21 @@ def serve_requests(general: socket.socket) -> int:
         overwrite_environment(request["environment"])
         with suppress(OSError):
             general.send(BEGUN)
-        if not _serve(request, places, prepared):
+        make_durable = _serve(request, places, prepared)
+        if make_durable is None:
             return 1
         overwrite_environment({"KINGDOM_HOME": str(places.home)})
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(locks[0])
-        if time.process_time() >= MOST_SECONDS:
-            break  # its end says that it is done: after DONE it could be sent a task
+        goes_on = time.process_time() < MOST_SECONDS
         try:
-            general.send(DONE)
+            if goes_on:  # else its end says that it is done: after DONE it could be sent a task
+                general.send(DONE)
         except OSError:  # its general is gone: the next one has its own
+            goes_on = False
+        with suppress(OSError):
+            make_durable()
+        if not goes_on:
             break
     return 0
 
@@ -97,20 +102,19 @@ def _has_news(general: socket.socket) -> bool:
     return bool(news.poll(IDLE_SECONDS * 1000))
 
 
-def _serve(request: Mapping[str, Any], places: Places, prepared: Prepared) -> bool:
-    """Serve a task. Return False after an error, which is told where a general looks for it."""
+def _serve(request: Mapping[str, Any], places: Places, prepared: Prepared) -> Callable[[], None] | None:
+    """Serve a task. Return None after an error, which is told where a general looks for it."""
     try:
         ready = Ready.of(request["environment"], places)
         with _environment(request["environment"] if ready.engine.is_model else {}):
-            serve(ready, prepared)
+            return serve(ready, prepared)
     except BaseException:  # noqa: BLE001
         # The edge of a process.
         import traceback  # seldom, and large
 
         with open(request["errors"], "w", encoding="utf-8") as errors:
             traceback.print_exc(file=errors)
-        return False
-    return True
+        return None
 
 
 @contextmanager

@@ -126,8 +126,11 @@ MUTANTS = [
     ),
     Mutant(
         "a result is reported before its checkpoint and its lessons",
-        "kingdom.general",
-        swap("places.checkpoint", "disk.create"),
+        "kingdom.general.report:finish",
+        before(
+            "A.disk.rewrite(A.places.checkpoint(B), C)",
+            "A.disk.create_all([(A.places.result(task.id), to_json(result.to_json()))])",
+        ),
         caught_by="general kill",
         near="results|memory",
     ),

@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from kingdom.records.sessions import Sessions
 from kingdom.runtime.processes import Markers, end_carriers, started_at
 from kingdom.soldiers.starter import Starter
 from kingdom.times import stamp
+from tests import syncs
 from tests.fixtures import Clock, here, put, read, services, task, write
 from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says, started_ago
 from tests.shell_roles import runs
@@ -351,6 +353,7 @@ def test_a_result_that_came_in_between_is_kept_and_that_is_told(general: General
     late = Result(task_id=TASK, status="failed", error="the second")
     given = Task.from_json(schemas.check("task", task()))
     assert report.finish(general.job._general, given, general.soldier(), late)
+    report.write_results(general.job._general)
     assert read_json(general.places.result(TASK))["summary"] == "the first"
     assert f"warn {TASK} has a result already, which is kept" in general.log()
 
@@ -686,3 +689,30 @@ def test_a_soldier_sees_only_what_it_was_given(general: GeneralRig, monkeypatch:
 def test_the_helpers_of_these_tests_know_a_process_from_its_successor() -> None:
     assert started_at(os.getpid()) is not None
     assert end_carriers(Markers(frozenset({b"NOBODY=HERE"}))) == 0
+
+
+def test_claims_become_durable_while_soldiers_start_and_results_together(
+    general: GeneralRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    general.runs('echo \'{"status": "success"}\' >$KINGDOM_RESULT_PATH')
+    general.services.disk.durability = "power"
+    names = [f"task-20260207-00{number}" for number in range(1, 4)]
+    for name in names:
+        put(general.home, "tasks", "pending", **task(name))
+    start = general.job._starter.start
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, general.home)
+        asking = lambda *words: [steps.note("ask", f"{general.home}/a soldier"), start(*words)][1]  # noqa: E731
+        patch.setattr(general.job._starter, "start", asking)
+        general.job.turn(None)
+    asked = steps.take()
+    assert asked.index("sync tasks/in_progress, tasks/pending") > asked.index("ask a soldier")
+    reports = [general.places.raw_result(name) for name in names]
+    wait_until(lambda: all(map(Path.exists, reports)), SOON, "three reports", (general.places.results,))
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, general.home)
+        general.job.turn(None)
+    done = steps.take()
+    assert done[:3] == ["sync drafts", "show state/results", "sync state/results"]
+    assert not [step for step in done[3:] if step.startswith("sync")]
+    assert all(general.places.result(name).exists() for name in names)

@@ -614,6 +614,7 @@ def test_tokens_of_the_owner_that_were_lent_stand_neither_in_what_was_printed_no
     assert (kept.result["summary"], kept.output_tail) == ("it is [hidden]", "[hidden]")
     one = Task.from_json(schemas.check("task", task()))
     assert report.receive(general.job._general, one, soldier, Look(False, None, None, None), told)
+    report.write_results(general.job._general)
     assert read_json(general.places.result(TASK))["summary"] == "it is [hidden]"
     assert [Path(path).read_text() for path in (order.out, order.err)] == [f"it is {'*' * len(lent)}\n"] * 2
 

@@ -18,10 +18,12 @@ import pytest
 from kingdom.disk.codec import read_json
 from kingdom.disk.lock import Lock, is_locked
 from kingdom.home.places import Places
-from kingdom.records.soldiers import BY_ITSELF, NEVER_RAN, OVER_LIMIT, STOPPED, SoldierOrder
+from kingdom.records.soldiers import BY_ITSELF, NEVER_RAN, OVER_LIMIT, STOPPED, RawReport, SoldierOrder
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import carries, stat_fields
 from kingdom.soldier import sandbox, serve, warm
+from kingdom.soldiers.engines import load
+from tests import syncs
 from tests.fixtures import founded, write
 from tests.records.test_soldiers import ORDER
 from tests.waiting import SOON, wait_until
@@ -393,3 +395,17 @@ def test_who_has_used_its_share_of_the_processor_is_replaced(
     wait_until(lambda: stat_fields(pid) is None, SOON, "it ends")
     assert serving.recv(64) == b""
     ours.close()
+
+
+def test_nobody_waits_for_the_name_of_a_report_to_be_durable(
+    places: Places, order: SoldierOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = serve.Ready(
+        order._replace(durability="power"), places, load("command"), Cgroup(places.home, TASK), {}, None, 0.0
+    )
+    with monkeypatch.context() as patch:
+        steps = syncs.noted(patch, places.home)
+        make_durable = serve._hand_in(ready, RawReport(0, ended=BY_ITSELF))
+        assert steps.take() == ["sync drafts", "show state/results"]
+        make_durable()
+    assert steps.take() == ["sync state/results"]
