@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import homes, starts
+from bench import floors, homes, starts
 from bench.court import PAUSE, arrived, drafts, watching
 from bench.figures import Row, at_most, interleaved, median, percentile, ratio, row
 from bench.homes import GENERAL, Home
@@ -34,6 +35,14 @@ WITHOUT_JOURNAL = (
 MANY = 10_000
 LARGEST_MB = 25
 SERVING, COMMANDS = "the serving processes", "the commands"
+STAGES = (
+    "king: event → task",
+    "general, soldier: task → report",
+    "general: report → result",
+    "king: result → message",
+    "envoy: message → filed",
+)
+"""What one job alone passes, one after the other. What a role does beside that does not hold it up."""
 PARTS = ("king", GENERAL, "envoy", SERVING, COMMANDS)
 """Who spends processor time on a job."""
 TRACED = 200
@@ -77,6 +86,7 @@ def run(quick: bool) -> dict[str, Any]:
         {"title": f"Runners of commands, {jobs} jobs waiting", "columns": ["survives", "jobs/s"], "rows": runners},
         _cost_table(costs),
         {"title": "Starting a command alone", "columns": ["ms of processor time"], "rows": alone_cost},
+        _stages_table(root, alone),
     ]
     if shutil.which("perf"):
         traced = {mode: calls(root / f"traced-{mode}", root, mode) for mode in GOALS}
@@ -114,6 +124,64 @@ def _alone_rows(mode: str, times: list[float]) -> list[Row]:
         )
         for what, part, most in (("p50", 0.5, 30.0), ("p99", 0.99, 80.0))
     ]
+
+
+def _stages_table(root: Path, jobs: int) -> dict[str, Any]:
+    """Return how long one job alone stays in each stage, and what one sync alone takes on the same disk."""
+    found = {mode: stages(root / f"stages-{mode}", root, mode, jobs) for mode in GOALS}
+    rows: dict[str, list[float | str]] = {
+        stage: [median(times[stage]) * 1e3 for times in found.values()] for stage in STAGES
+    }
+    rows["one new file synced, alone"] = ["", median([_sync_alone(root, number) for number in range(jobs)]) * 1e3]
+    return {"title": "Where the time of one job alone goes, p50 in ms", "columns": list(GOALS), "rows": rows}
+
+
+def stages(root: Path, scratch: Path, mode: str, jobs: int) -> dict[str, list[float]]:
+    """Return the seconds that jobs, one after the other, stay in each stage: until its file arrives for the next."""
+    times: dict[str, list[float]] = {stage: [] for stage in STAGES}
+    with _court(root, mode) as home, ExitStack() as opened:
+        places = home.places
+        tasks, results = places.folder("tasks", "pending"), places.results
+        messages, sent = (places.folder("messages", state) for state in ("pending", "sent"))
+        folders = {opened.enter_context(watching(str(path))): path for path in (tasks, results, messages, sent)}
+        for number in range(jobs + 1):
+            time.sleep(PAUSE)
+            (source,) = drafts(scratch, 1)
+            at: dict[Path, dict[str, float]] = {path: {} for path in folders.values()}
+            began = time.perf_counter()
+            os.rename(source, places.folder("events", "pending") / source.name)
+            while len(at[sent]) < 2:
+                _note_arrivals(folders, at)
+            (task,) = at[tasks]
+            reported, ended = at[results][task.replace(".json", "-raw.json")], at[results][task]
+            ends = [began, at[tasks][task], reported, ended, max(at[messages].values()), max(at[sent].values())]
+            if number:
+                for stage, before, after in zip(STAGES, ends, ends[1:], strict=False):
+                    times[stage].append(after - before)
+    return times
+
+
+def _note_arrivals(folders: Mapping[int, Path], at: Mapping[Path, dict[str, float]]) -> None:
+    """Wait for files that arrive, and note when each came first."""
+    ready, _, _ = select.select(list(folders), [], [], 20)
+    if not ready:
+        raise homes.TooSlow(f"a job has come no further than {at}")
+    now = time.perf_counter()
+    for fd in ready:
+        for name in floors.arrivals(fd):
+            at[folders[fd]].setdefault(name, now)
+
+
+def _sync_alone(root: Path, number: int) -> float:
+    """Return the seconds of one sync of a new file that holds as much as a message."""
+    fd = os.open(root / f"sync-{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(fd, b"x" * 600)
+        began = time.perf_counter()
+        os.fsync(fd)
+        return time.perf_counter() - began
+    finally:
+        os.close(fd)
 
 
 @contextmanager
