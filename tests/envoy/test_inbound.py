@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -285,6 +286,7 @@ def test_the_folders_of_a_channel_wake_the_envoy(envoy: Envoy, loft: Path, monke
 
 def test_new_configuration_opens_the_channels_anew(home: Path, clock: Clock, envoy: Envoy, loft: Path) -> None:
     settle(home, clock, envoy)
+    gc.collect()  # else what earlier tests have left open may be closed meanwhile
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         envoy.job.reload(envoy.services)
