@@ -109,4 +109,5 @@ def _called(program: str, command: click.Command, arguments: Sequence[str]) -> s
 
 def _sentence(program: str, error: click.ClickException) -> str:
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else program
-    return f"{error.format_message().rstrip('.')}. `{path} --help` shows how."
+    said = error.format_message().rstrip(".")
+    return f"{said}{'' if said.endswith('?') else '.'} `{path} --help` shows how."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -48,8 +49,9 @@ def run(program: str, call: Callable[[], int]) -> int:
         # Of a failed move only the target is named: its source is a draft of ours that means nothing to people.
         path = error.filename2 or error.filename
         where = f": {path}" if path else ""
+        room = "; make room on the disk of the home" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         _drop_output()
-        return _print_error(program, f"{error.strerror or error}{where}", Exit.FAILED)
+        return _print_error(program, f"{error.strerror or error}{where}{room}", Exit.FAILED)
 
 
 def _open_closed() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
 
 from kingdom.cli import COMMANDS
+from kingdom.cli.main import run
 from tests.cli.conftest import Terminal
 
 COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [
     (("evnts",), 2, "there is no command 'evnts', did you mean 'events'?"),
     (("xyzzy",), 2, "there is no command 'xyzzy'; `kingdom --help` lists them"),
     (("status", "--foo"), 2, "No such option '--foo'. `kingdom status --help` shows how."),
+    (("say", "--wait", "x"), 2, "Did you mean '--no-wait'? `kingdom say --help` shows how."),
     (("say",), 2, "Missing argument 'TEXT...'. `kingdom say --help` shows how."),
     (("events", "ls", "--state", "gone"), 2, "'gone' is not one of"),
     (("say", "hello"), 3, "the king is not running; start it with `"),
@@ -55,6 +59,14 @@ def test_a_broken_configuration_names_file_line_and_key(terminal: Terminal) -> N
     said = terminal("up")
     assert said.code == 78
     assert "system.yaml:2: launcher: 'tmucks' is not one of" in said.err
+
+
+def test_a_full_disk_is_said_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert run("kingdom", fail) == 1
+    assert capsys.readouterr().err == "kingdom: No space left on device; make room on the disk of the home\n"
 
 
 def test_a_home_that_everybody_may_write_to_is_refused(terminal: Terminal) -> None:
