@@ -131,19 +131,26 @@ def fitted(sections: Sequence[Section], seen: Window, rows: int, crop: bool = Fa
 def _in_brief(sections: Sequence[Section], seen: Window, rows: int, crop: bool) -> list[str]:
     """Return sections with one row for each line; the first ones take what is left of the window's rows.
 
-    When there is no room for all, the last ones are missing: what people must see would scroll away first. A cropped
-    text says so itself.
+    The first that has a title is what people must see: it takes up to half of the window before others get any. When
+    there is no room for all, the last ones are missing: else the first would scroll away. A cropped text says so
+    itself.
     """
     blocks, hidden = [_laid_out(section, seen, crop, 1) for section in sections], 0
+    must_see = next((at for at, section in enumerate(sections) if section.title), 0)
+    given = [1] * len(sections)
+    for most in range(2, MOST_ROWS + 1):
+        longer = _laid_out(sections[must_see], seen, crop, most)
+        if _rows_of(longer, seen) <= rows // 2:
+            blocks[must_see], given[must_see] = longer, most
     while not crop and len(blocks) > 1 and _rows_of("\n".join(blocks), seen) > rows - bool(hidden):
         hidden += len(blocks.pop().splitlines())
     rows -= bool(hidden)
     for at in range(len(blocks)):
-        for most in range(2, MOST_ROWS + 1):
-            longer = [*blocks[:at], _laid_out(sections[at], seen, crop, most), *blocks[at + 1 :]]
-            if longer == blocks or _rows_of("\n".join(longer), seen) > rows:
+        for most in range(given[at] + 1, MOST_ROWS + 1):
+            with_more = [*blocks[:at], _laid_out(sections[at], seen, crop, most), *blocks[at + 1 :]]
+            if with_more == blocks or _rows_of("\n".join(with_more), seen) > rows:
                 break
-            blocks = longer
+            blocks = with_more
     return [*blocks, f"… {count(hidden, 'more line')} in a larger window"] if hidden else blocks
 
 

@@ -246,6 +246,17 @@ def test_the_first_sections_take_the_rows_that_are_left() -> None:
     assert higher[4:] == low[2:]
 
 
+def test_what_people_must_see_takes_up_to_half_of_a_low_window_before_the_last_sections() -> None:
+    head = Section([screen.line("green")])
+    asked = Section([screen.line("one two three four five six seven eight nine ten eleven twelve")], "needs you")
+    others = [Section([screen.line(f"line {number}") for number in range(3)], brief=[screen.line("3")])] * 6
+    low = screen.fitted([head, asked, *others], WINDOW, 8).splitlines()
+    assert low[1:4] == ["needs you", "  one two three four five six seven", "    eight nine ten eleven twelve"]
+    assert (len(low), low[-1]) == (8, "… 3 more lines in a larger window")
+    lower = screen.fitted([head, asked, *others], WINDOW, 5).splitlines()
+    assert lower[1:3] == ["needs you", "  one two three four five six seven eig…"]
+
+
 def test_empty_lines_go_first_then_what_can_be_told_in_brief() -> None:
     long = Section([Line([Part(f"line {number}")]) for number in range(4)], brief=[Line([Part("4 lines")])])
     both = [long, Section([Line([Part("end")])])]
