@@ -36,7 +36,7 @@ MUTANTS = [
     ),
     Mutant(
         "a bot's comment hides that a review was asked",
-        "kingdom.sentinel.watchers.github:GitHubWatcher._heard",
+        "kingdom.sentinel.watchers.github:GitHubWatcher._latest_writings",
         replace("any(A >= since and self._asks_us(B, C) for entry in done)", "False"),
         caught_by=f"{HUB}::test_what_a_person_did_before_a_bot_wrote_is_heard_once",
     ),
@@ -60,14 +60,14 @@ MUTANTS = [
     ),
     Mutant(
         "a soldier is not told what is asked of it",
-        "kingdom.sentinel.watchers.github:GitHubWatcher._asked",
+        "kingdom.sentinel.watchers.github:GitHubWatcher._fetch_details",
         body("return {}"),
         caught_by=f"{HUB}::test_who_mentions_us_is_heard",
     ),
     Mutant(
         "a look that fails half-way asks all of it again",
-        "kingdom.sentinel.watchers.github:GitHubWatcher._remembered",
-        body("return self._asked(thread)"),
+        "kingdom.sentinel.watchers.github:GitHubWatcher._details_of",
+        body("return self._fetch_details(thread)"),
         caught_by=f"{HUB}::test_a_look_that_fails_half_way_does_not_ask_all_of_it_again",
     ),
     Mutant(

@@ -98,9 +98,6 @@ class FilesWatcher(Watcher[Look]):
             self._kit.state.set(folder, {file.path: list(file.mark) for file in here if file.path not in held})
         return found.is_cut and is_whole
 
-    def close(self) -> None:
-        """Do nothing: no file is held open."""
-
     def _settled_files(self, folder: Path) -> list[FoundFile]:
         """Return the files that nobody is writing any more, sorted; some may be looked at again soon."""
         settle = float(self._kit.config["settle_seconds"])

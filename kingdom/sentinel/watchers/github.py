@@ -49,7 +49,7 @@ class Look:
     #: When this was, by GitHub's clock.
     at: float
     #: What new events say beside their notifications, by id; None for those that our own or a bot's words would make.
-    told: Mapping[str, Payload | None]
+    details: Mapping[str, Payload | None]
     #: A second look, at threads that the last one has marked as read.
     is_second: bool = False
     #: What there is to mark as read, by thread: the moment that its event is about.
@@ -67,8 +67,8 @@ class GitHubWatcher(ServiceWatcher[Look]):
     def __init__(self, kit: Kit) -> None:
         super().__init__(kit)
         self._login = ""
-        self._told: dict[str, Payload | None] = {}
-        self._has_told_odd = False
+        self._details: dict[str, Payload | None] = {}
+        self._has_reported_misshapen = False
 
     def is_off(self) -> str:
         return "" if github.token(self._kit.secrets) else "no GH_TOKEN in .env; `kingdom connect github` sets it up"
@@ -88,15 +88,15 @@ class GitHubWatcher(ServiceWatcher[Look]):
         every = self._every(answer)
         self._begin_at(answer.at)
         notifications = [thread for thread in every if _is_open(thread, marking)]
-        told = {id_of(thread): self._remembered(thread) for thread in notifications if self._is_candidate(thread)}
-        return Look(notifications, answer.headers.get("etag", ""), answer.at, told, is_second=bool(marking))
+        details = {id_of(thread): self._details_of(thread) for thread in notifications if self._is_candidate(thread)}
+        return Look(notifications, answer.headers.get("etag", ""), answer.at, details, is_second=bool(marking))
 
     def parse(self, found: Look) -> list[Event]:
         begin = str(self._kit.state.get("begin"))
         in_scope = [thread for thread in found.notifications if self._is_in_scope(thread)]
         new = [thread for thread in in_scope if self._is_new(thread, begin, found)]
-        events = [_event(thread, found.told.get(id_of(thread)) or {}, self._kit.clock()) for thread in new]
-        self._tell_older([thread for thread in in_scope if str(thread["updated_at"]) < begin])
+        events = [_event(thread, found.details.get(id_of(thread)) or {}, self._kit.clock()) for thread in new]
+        self._report_older([thread for thread in in_scope if str(thread["updated_at"]) < begin])
         ids = {event.id for event in events}
         found.to_mark.update({thread["id"]: thread["updated_at"] for thread in in_scope if id_of(thread) in ids})
         if found.to_mark:
@@ -106,10 +106,10 @@ class GitHubWatcher(ServiceWatcher[Look]):
 
     def after_emit(self, found: Look, is_whole: bool) -> bool:
         """Mark as read what is safe with us. Only a look without anything new leaves its mark: lists shift."""
-        for notification in found.notifications:
-            if notification["id"] in found.to_mark and self._kit.is_known(id_of(notification)):
-                self._mark(notification["id"])
-                self._told.pop(id_of(notification), None)
+        for thread in found.notifications:
+            if thread["id"] in found.to_mark and self._kit.is_known(id_of(thread)):
+                self._mark(thread["id"])
+                self._details.pop(id_of(thread), None)
         if found.to_mark:
             return is_whole and not found.is_second
         self._kit.state.remove("marking")
@@ -132,7 +132,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
                 if _is_sound(thread):
                     found.setdefault(id_of(thread), thread)
                 else:
-                    self._tell_odd(thread)
+                    self._report_misshapen(thread)
             following = answer.next_page()
             if not following:
                 break
@@ -155,7 +155,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
         return thread["reason"] in reasons and any(fnmatchcase(name, str(repo).lower()) for repo in repos)
 
     def _is_new(self, thread: Notification, begin: str, found: Look) -> bool:
-        return str(thread["updated_at"]) >= begin and found.told.get(id_of(thread), {}) is not None
+        return str(thread["updated_at"]) >= begin and found.details.get(id_of(thread), {}) is not None
 
     def _is_candidate(self, thread: Notification) -> bool:
         """Return whether GitHub shall be asked for more about it."""
@@ -164,27 +164,30 @@ class GitHubWatcher(ServiceWatcher[Look]):
             self._is_in_scope(thread) and str(thread["updated_at"]) >= begin and not self._kit.is_known(id_of(thread))
         )
 
-    def _remembered(self, thread: Notification) -> Payload | None:
+    def _details_of(self, thread: Notification) -> Payload | None:
         """Return what GitHub tells of it. A look that fails half-way does not ask all of it again."""
         name = id_of(thread)
-        if name not in self._told:
-            if len(self._told) >= MOST_REMEMBERED:
-                self._told.clear()
-            self._told[name] = self._asked(thread)
-        return self._told[name]
+        if name not in self._details:
+            if len(self._details) >= MOST_REMEMBERED:
+                self._details.clear()
+            self._details[name] = self._fetch_details(thread)
+        return self._details[name]
 
-    def _asked(self, thread: Notification) -> Payload | None:
+    def _fetch_details(self, thread: Notification) -> Payload | None:
         """Return what its event says beside it; None when nobody but we or bots have written since it was read."""
-        heard = self._heard(thread)
-        if heard is None:
+        writings = self._latest_writings(thread)
+        if writings is None:
             return None
-        return {**self._opened(thread), "comments": [_comment(entry) for entry in heard if isinstance(entry, dict)]}
+        return {
+            **self._description_of(thread),
+            "comments": [_comment(entry) for entry in writings if isinstance(entry, dict)],
+        }
 
-    def _opened(self, thread: Notification) -> Payload:
+    def _description_of(self, thread: Notification) -> Payload:
         """Return what the pull request or issue says by which something is asked of us."""
         if thread["reason"] not in ASKS or not _number(thread):
             return {}
-        subject = self._ask(_address(thread, "pulls" if thread["subject"]["type"] == "PullRequest" else "issues"))
+        subject = self._body_at(_address(thread, "pulls" if thread["subject"]["type"] == "PullRequest" else "issues"))
         if not isinstance(subject, dict):
             return {}
         base = subject.get("base")
@@ -195,10 +198,10 @@ class GitHubWatcher(ServiceWatcher[Look]):
             "base": base.get("ref") if isinstance(base, dict) else None,
         }
 
-    def _heard(self, thread: Notification) -> list[Any] | None:
+    def _latest_writings(self, thread: Notification) -> list[Any] | None:
         """Return what somebody has written last, if anything; None when it was only we, or a bot."""
         latest = str(thread["subject"].get("latest_comment_url") or "")
-        comment = self._ask(latest) if "/comments/" in latest else None
+        comment = self._body_at(latest) if "/comments/" in latest else None
         if comment is None or self._is_person(comment):
             return [comment]
         # Somebody may have written or asked before us, and neither has been read.
@@ -221,7 +224,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
     def _entries(self, address: str) -> Iterator[Any]:
         """Yield what lies at an address, page by page. None for what is gone or has too many pages."""
         for _ in range(MOST_PAGES_OF_THREAD):
-            answer = self._answer(address)
+            answer = self._answer_at(address)
             if answer is None:
                 break
             yield from answer.body if isinstance(answer.body, list) else [answer.body]
@@ -251,11 +254,11 @@ class GitHubWatcher(ServiceWatcher[Look]):
             self._login = str(self._open().get("user").body["login"])
         return self._login
 
-    def _ask(self, address: str) -> Any:
-        answer = self._answer(address)
+    def _body_at(self, address: str) -> Any:
+        answer = self._answer_at(address)
         return answer.body if answer else None
 
-    def _answer(self, address: str) -> Answer | None:
+    def _answer_at(self, address: str) -> Answer | None:
         """Return what lies at an address of GitHub's; None when it is gone, or not for us."""
         try:
             return self._open().get(address)
@@ -271,12 +274,12 @@ class GitHubWatcher(ServiceWatcher[Look]):
             if error.facts.get("status") != GONE:
                 raise
 
-    def _tell_odd(self, thread: Any) -> None:
-        if not self._has_told_odd:
-            self._has_told_odd = True
+    def _report_misshapen(self, thread: Any) -> None:
+        if not self._has_reported_misshapen:
+            self._has_reported_misshapen = True
             self._kit.tell(f"github: skipped a notification in an unknown format: {one_line(thread, 200)}")
 
-    def _tell_older(self, older: Sequence[Notification]) -> None:
+    def _report_older(self, older: Sequence[Notification]) -> None:
         if older and not self._kit.state.get("told_older"):
             begin = self._kit.state.get("begin")
             number = count(len(older), "unread notification")
@@ -293,7 +296,7 @@ def type_of(reason: str, subject_type: str) -> str:
     return f"github.{KINDS.get(subject_type, 'notification')}.{REASONS.get(reason, reason)}"
 
 
-def _event(thread: Notification, told: Payload, now: float) -> Event:
+def _event(thread: Notification, details: Payload, now: float) -> Event:
     subject, number = thread["subject"], _number(thread)
     type_, title = type_of(str(thread["reason"]), str(subject["type"])), str(subject["title"])
     payload = {
@@ -307,7 +310,7 @@ def _event(thread: Notification, told: Payload, now: float) -> Event:
         "issue_number": number if subject["type"] == "Issue" else None,
         "latest_comment_url": subject.get("latest_comment_url"),
         "notification_thread_id": thread["id"],
-        **told,
+        **details,
     }
     return Event(
         id=id_of(thread),

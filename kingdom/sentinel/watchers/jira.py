@@ -58,7 +58,7 @@ class JiraWatcher(ServiceWatcher[Look]):
         self._me = ""
         self._site = ""
         self._next: dict[str, tuple[str, Known]] = {}
-        self._odd: set[str] = set()
+        self._misshapen: set[str] = set()
 
     def is_off(self) -> str:
         if is_set_up(jira.Jira(), self._kit.secrets):
@@ -85,7 +85,7 @@ class JiraWatcher(ServiceWatcher[Look]):
             try:
                 event, then = self._judged(ticket, known.get(str(ticket["key"])), found.me)
             except MISSHAPEN as error:
-                self._tell_odd(ticket, error)
+                self._report_misshapen(ticket, error)
                 continue
             self._next[str(ticket["key"])] = (event.id if event else "", then)
             events += [event] if event else []
@@ -229,10 +229,10 @@ class JiraWatcher(ServiceWatcher[Look]):
             created_at=stamp(self._kit.clock()),
         )
 
-    def _tell_odd(self, ticket: Any, error: Exception) -> None:
+    def _report_misshapen(self, ticket: Any, error: Exception) -> None:
         name = one_line(ticket.get("key") if isinstance(ticket, dict) else ticket, 60)
-        if name not in self._odd:
-            self._odd.add(name)
+        if name not in self._misshapen:
+            self._misshapen.add(name)
             self._kit.tell(f"jira: skipped {name}, which has an unknown format: {one_line(repr(error), 200)}")
 
 
