@@ -137,9 +137,17 @@ def _publish_lines(queues: Calls, queue: str, file: Any, about: Mapping[str, Any
     """Publish each line and return whether all were taken. A slow pipe is not kept waiting for a full batch."""
     number, good = 0, True
     for lines in _batches(file):
-        numbered = [(number + at, line) for at, line in enumerate(lines, 1)]
+        full: list[tuple[int, str]] = []
+        for at, line in enumerate(lines, number + 1):
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                good = False
+                click.echo(f"yirangmq: line {at}: not UTF-8 at byte {error.start}; it is not published", err=True)
+                continue
+            if text.strip():
+                full.append((at, text))
         number += len(lines)
-        full = [(at, line) for at, line in numbered if line.strip()]
         if not full:
             continue
         messages = [{"message": line, **about} for _, line in full]
@@ -153,14 +161,18 @@ def _publish_lines(queues: Calls, queue: str, file: Any, about: Mapping[str, Any
     return good
 
 
-def _batches(file: Any) -> Iterator[list[str]]:
-    rest = b""
+def _batches(file: Any) -> Iterator[list[bytes]]:
+    begun: list[bytes] = []
     while part := os.read(file.fileno(), 1 << 18):
-        *whole, rest = (rest + part).split(b"\n")
+        *whole, rest = part.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*begun, whole[0]])
+            begun.clear()
         for start in range(0, len(whole), LINES_AT_ONCE):
-            yield [line.decode("utf-8", "replace") for line in whole[start : start + LINES_AT_ONCE]]
-    if rest:
-        yield [rest.decode("utf-8", "replace")]
+            yield whole[start : start + LINES_AT_ONCE]
+        begun.append(rest)
+    if last := b"".join(begun):
+        yield [last]
 
 
 _consume_timeout = click.option(

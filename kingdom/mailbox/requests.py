@@ -11,10 +11,8 @@ import orjson
 from kingdom.disk.bulk import FileIdentity
 from kingdom.disk.codec import DEEPEST, parse_json, read_with_status
 from kingdom.errors import BadFile, BadInput, BadName
-from kingdom.mq.mailbox_folders import check_client_id, check_request_id
+from kingdom.mq.mailbox_folders import LARGEST_REQUEST, check_client_id, check_request_id
 
-LARGEST_REQUEST = 64 << 20
-"""Bytes: a batch of a hundred large payloads. What is larger is not read."""
 _CHECKS: Mapping[str, Callable[[object], str]] = {"requestId": check_request_id, "clientId": check_client_id}
 _HIDDEN_NAME = re.compile(r"\.\w{1,64}", re.ASCII)
 _SALVAGE = 1 << 16

@@ -30,7 +30,7 @@ from kingdom.disk.codec import read_with_status
 from kingdom.disk.lock import is_locked
 from kingdom.errors import BadInput, KingdomError, NotRunning, TookTooLong
 from kingdom.home.places import Places, find_home
-from kingdom.mq.mailbox_folders import MailboxFolders, check_client_id, check_request_id
+from kingdom.mq.mailbox_folders import LARGEST_REQUEST, MailboxFolders, check_client_id, check_request_id
 from kingdom.mq.together import Together
 from kingdom.mq.typed_calls import TOGETHER, Answer, Calls, Delivery, Published, Refused, refused_by
 from kingdom.runtime.wake import Mode, Waker
@@ -230,9 +230,14 @@ class Client(Calls):
             **more,
         }
         try:
-            return orjson.dumps(request)
+            written = orjson.dumps(request)
         except TypeError as error:
             raise BadInput(message=f"{command}: what it says cannot be written as JSON: {error}") from None
+        if len(written) >= LARGEST_REQUEST:
+            # A manager would not read it, and so would not know whom to answer.
+            why = f"the request has {len(written)} bytes; less than {LARGEST_REQUEST} are taken"
+            raise Refused(code="ERR_INVALID_REQUEST", text=why)
+        return written
 
     def _ask_alone(self, number: str, command: str, payload: Mapping[str, Any], seconds: float) -> Answer:
         with self._line() as line:

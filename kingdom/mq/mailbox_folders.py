@@ -12,6 +12,8 @@ from kingdom.home.places import Places
 
 NAMES = {"requestsDir": "requests", "processingDir": "processing", "responsesDir": "responses", "deadDir": "dead"}
 """What clients write when nobody told them otherwise; the schema says the same, and a test compares."""
+LARGEST_REQUEST = 64 << 20
+"""Bytes: a batch of a hundred large payloads. What is larger is not read."""
 LONGEST_CLIENT_ID = 250
 LONGEST_REQUEST_ID = 200
 """Bytes: a file name may have 255."""

@@ -248,3 +248,12 @@ def test_a_deadline_is_so_many_seconds_from_now_or_none(home: Path, seconds: flo
     (home / "requests").mkdir()
     with Client(home, "me", clock=lambda: 1000.0) as client:
         assert json.loads(client._written("1", "ack", {}, seconds))["deadlineMs"] == deadline
+
+
+def test_what_is_too_large_for_a_manager_is_refused_at_once(manager: Running, q: str) -> None:
+    """It would be set aside unread, and nobody would hear of it."""
+    with manager.client() as mq:
+        with pytest.raises(Refused) as refused:
+            mq.publish(q, "x" * (64 << 20))
+        assert refused.value.code == "ERR_INVALID_REQUEST"
+    assert not list(manager.root.glob("dead/*"))

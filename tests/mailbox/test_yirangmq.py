@@ -355,3 +355,14 @@ def test_purge_refuses_options_that_apply_to_dead_letters_alone(manager: Running
     ended = manager.cli("purge", "--queue", q, "--yes", *option)
     assert (ended.returncode, "--dlq" in ended.stderr) == (2, True)
     assert json.loads(manager.cli("status", "--queue", q).stdout)["metrics"]["ready"] == 1
+
+
+def test_a_line_that_is_no_text_is_named_and_not_published(manager: Running, q: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    long = "y" * 600_000
+    file.write_bytes(b"a\n\ncaf\xe9\n" + long.encode() + b"\nlast")
+    ended = manager.cli("publish", "--queue", q, "--file", str(file))
+    assert (ended.returncode, "line 3: not UTF-8 at byte 3" in ended.stderr) == (1, True)
+    with manager.client() as mq:
+        found = [message["payload"] for message in mq.peek(q)]
+    assert found == ["a", long, "last"]
