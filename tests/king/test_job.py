@@ -490,13 +490,16 @@ def test_an_answer_that_nobody_can_go_on_with_leaves_the_question_open(asked: Pa
     assert resumed_by(asked) == ["evt-2"]
 
 
-def test_a_lost_answer_is_told_to_the_person(court_home: Path, clock: Clock) -> None:
-    payload = {"task_id": "task-20260101-001", "channel": "C1", "user": "U1"}
+@pytest.mark.parametrize("where", [{}, {"thread_ts": "1.2"}])
+def test_a_lost_answer_is_told_to_the_person(court_home: Path, clock: Clock, where: dict[str, str]) -> None:
+    """In its thread if it has one: else it is told beside the answer, which begins none."""
+    payload = {"task_id": "task-20260101-001", "channel": "C1", "user": "U1", "message_ts": "3.4", **where}
     put(court_home, "events", "pending", **event("evt-2", "slack.human_response", payload=payload))
     run_king(court_home, clock)
     assert read(court_home, "events", "completed", "evt-2")["status"] == "failed"
     (message,) = all_of(court_home, "messages", "pending")
     assert (message["type"], message["channel"], message["source_ref"]["user"]) == ("notification", "C1", "U1")
+    assert message.get("thread_ts") == where.get("thread_ts")
     assert message["content"].startswith("[failed] the question of task-20260101-001 is no longer open")
     assert "evt-2: the question of task-20260101-001 is no longer open" in Places(court_home).system_log.read_text()
 
