@@ -77,6 +77,7 @@ def order(
         workspace=str(workspace if engine.is_model else places.home),
         question=f"`sandbox: off` for {agent} in config/council.yaml lets it run all the same",
         may_write=[*made.may_write, str(places.outbox(agent))],
+        lasting=[str(workspace), str(places.outbox(agent))],
         env={**made.env, **_environment(services, agent, workspace, manifest.sandbox)},
         may_read=[str(workspace.parent), str(places.workspaces / team.GENERAL)],
         may_remove=[str(places.told(agent))],
@@ -87,6 +88,7 @@ def order(
     if engine.is_model:
         own = EngineHome(places, COUNCIL, name)
         made = prepare.with_home(services, manifest, own, engine, made._replace(session_id=own.session_id))
+        made = made._replace(lasting=[*made.lasting, str(own.home)])
     return made._replace(env={**made.env, **engine.environment(made)})
 
 

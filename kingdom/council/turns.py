@@ -27,6 +27,7 @@ from kingdom.soldiers import agents, engine_homes, streams
 from kingdom.soldiers.agents import COUNCIL
 from kingdom.soldiers.budgets import Budgets
 from kingdom.soldiers.cleanup import finish_removals
+from kingdom.soldiers.disk_space import why_full
 from kingdom.soldiers.engines.base import NeedsSetUp
 from kingdom.soldiers.handle import Look, SoldierHandle
 from kingdom.soldiers.starter import Starter
@@ -35,6 +36,8 @@ from kingdom.words import one_line
 
 LOOK_SECONDS = 0.05
 """How soon to look again for the note of a process that is being started."""
+FULL_SECONDS = 5.0
+"""How soon to look whether a full disk has room again."""
 OWN_WORDS = ("error", "reason", "question")
 """Of what an agent reports: why it has left its message."""
 
@@ -71,7 +74,7 @@ class Ended:
     was_told: bool
     #: How it ended, for the case that a message is still there.
     reason: str
-    #: It was not the agent's fault: its account has reached a limit, or a person has ended it.
+    #: It was not the agent's fault: its account has reached a limit, the disk is full, or a person has ended it.
     is_excused: bool = False
 
 
@@ -86,6 +89,8 @@ class Turns:
         self._sessions.repair()
         self._budgets = Budgets(services.places, services.disk, services.log, {})
         self._waits: dict[str, float] = {}
+        self._full = ""
+        """Why no agent may work: the disk is too full."""
         self.take_over(services, settings)
         make_folder(services.places.agent_turns)
         engine_homes.remove_old(services.places, services.unsynced, COUNCIL)
@@ -104,10 +109,16 @@ class Turns:
         """Forget what agents had to wait for: it may have changed."""
         self._waits.clear()
         self._starter.reap()
+        before, self._full = self._full, why_full(self._services.places.home)
+        if self._full and not before:
+            self._services.log.warn(f"agents wait: {self._full}")
 
     def must_wait(self, agent: str) -> bool:
         """Return whether an agent's account has reached a limit, or a budget is used up."""
         if agent in self._waits:
+            return True
+        if self._full:
+            self._waits[agent] = self._services.clock() + FULL_SECONDS
             return True
         row = self._settings.of(agent)
         assert row is not None
@@ -239,7 +250,8 @@ class Turns:
             return Ended(turn, True, wait.why, is_excused=True)
         metrics = result.get("metrics")
         self._record(turn, account, metrics if isinstance(metrics, Mapping) else turn.soldier.used())
-        is_excused = report.result is None and notes.was_stopped_by_down(services.places, turn.soldier.control_folder)
+        was_stopped = report.result is None and notes.was_stopped_by_down(services.places, turn.soldier.control_folder)
+        is_excused = was_stopped or bool(self._full)
         return Ended(turn, True, self._why(report, result), is_excused)
 
     def _why(self, report: RawReport, result: Mapping[str, Any]) -> str:

@@ -174,7 +174,9 @@ def _take_words(general: Context, task: Task, soldier: SoldierHandle, thread: st
         _write(general, note)
         return False
     _send(general, task, thread, {"goal": words, "context": "said of the goal that is under way"})
-    heard = Result(task_id=task.id, status="success", summary="leader has been told", session_id=thread)
+    heard = Result(
+        task_id=task.id, status="success", summary="leader has your words; the goal goes on", session_id=thread
+    )
     return report.finish(general, task, soldier, heard)
 
 

@@ -69,6 +69,8 @@ class SoldierOrder(NamedTuple):
     may_read: Sequence[str] = ()
     #: Folders whose files it may read and delete, and nothing more.
     may_remove: Sequence[str] = ()
+    #: Of the folders that it may write in: those that hold more than this run's own work, and outlive it.
+    lasting: Sequence[str] = ()
     #: What follows the program of an engine that has no arguments of its own.
     arguments: Sequence[str] = ()
     #: HOME of the engine's program; None when it has none of its own.

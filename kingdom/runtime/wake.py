@@ -171,7 +171,6 @@ class Alarm:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._hears_signals = False
         self._closed = weakref.finalize(self, _close, self._read_end, self._write_end)
         self.add(self._read_end)
 
@@ -190,7 +189,6 @@ class Alarm:
     def ring_on_signals(self) -> None:
         """Ring on every signal that has a Python handler (a child's end too, with a SIGCHLD handler)."""
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        self._hears_signals = True
 
     def clear(self) -> None:
         """Forget what has rung until now."""
@@ -201,8 +199,6 @@ class Alarm:
 
     def close(self) -> None:
         """Stop ringing, also on signals."""
-        if self._hears_signals:
-            signal.set_wakeup_fd(-1)
         self._epoll.close()
         self._closed()
 
@@ -272,9 +268,14 @@ def _events(data: bytes) -> Iterator[tuple[int, int, str]]:
         yield watch, mask, os.fsdecode(data[start:end].rstrip(b"\0"))
 
 
-def _close(*fds: int) -> None:
-    for fd in fds:
-        os.close(fd)
+def _close(read_end: int, write_end: int) -> None:
+    """Close an alarm's pipe. A signal that came afterwards would be an error on stderr."""
+    with suppress(ValueError):  # in another thread than the one that hears signals
+        heard = signal.set_wakeup_fd(-1)
+        if heard not in (-1, write_end):
+            signal.set_wakeup_fd(heard, warn_on_full_buffer=False)
+    os.close(read_end)
+    os.close(write_end)
 
 
 def _arrival_flags(only_renamed: bool) -> int:

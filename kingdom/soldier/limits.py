@@ -9,10 +9,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kingdom.runtime.processes import stat_fields, tree
+from kingdom.soldiers.disk_space import why_full
 from kingdom.soldiers.streams import LARGEST_OUTPUT
 
-FULL_PERCENT = 97.0
-"""A disk fuller than this ends the soldier before it ends the kingdom."""
 DISK, OUTPUT, PROCESSES, MEMORY, PROCESSOR = "disk", "output", "processes", "memory", "processor"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -60,12 +59,8 @@ class Limits:
         return self._full_disk()
 
     def _full_disk(self) -> Exceeded | None:
-        disk = os.statvfs(self._home)
-        full = 100.0 * (1.0 - disk.f_bavail / disk.f_blocks) if disk.f_blocks else 0.0
-        if full > FULL_PERCENT:
-            return Exceeded(DISK, f"the disk is {full:.0f} % full")
-        used = 100.0 * (1.0 - disk.f_favail / disk.f_files) if disk.f_files else 0.0
-        return Exceeded(DISK, f"the disk is full: {used:.0f} % of its inodes are used") if used > FULL_PERCENT else None
+        why = why_full(self._home)
+        return Exceeded(DISK, why) if why else None
 
 
 def _memory(pids: Iterable[int], enough: int) -> int:

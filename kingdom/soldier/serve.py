@@ -40,6 +40,8 @@ TAIL_BYTES = 2000
 LOOK_MILLISECONDS = 200
 TERM_SECONDS = 10.0
 MOST_FILES = 1 << 16
+LARGEST_LASTING = "16M"
+"""On a full disk: what is larger goes also from folders that outlive a soldier."""
 """Where closing files by number ends, on a machine that cannot close a range of them."""
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -333,7 +335,11 @@ def _make_room(order: SoldierOrder) -> None:
     """Delete what this soldier made: on a full disk not even its report could be written."""
     from subprocess import DEVNULL, run  # seldom, and see `_spawn`
 
-    run(["rm", "-rf", "--", *order.may_write], stderr=DEVNULL, check=False)
+    own = [path for path in order.may_write if path not in order.lasting]
+    run(["rm", "-rf", "--", *own], stderr=DEVNULL, check=False)
+    if order.lasting:
+        large = ["-type", "f", "-size", f"+{LARGEST_LASTING}", "-delete"]
+        run(["find", *order.lasting, "-xdev", *large], stderr=DEVNULL, check=False)
     os.mkdir(os.path.dirname(order.result_path), 0o700)
     for stream in (order.out, order.err):
         os.chmod(stream, 0o600)

@@ -589,3 +589,32 @@ def test_a_letter_in_base64_holds_what_no_block_can(council: Open) -> None:
     (body,) = letters(opened)
     assert body["original_encoding"] == "base64"
     assert base64.b64decode(body["original_message"]) == BAD["CRLF"][0]
+
+
+def test_while_the_disk_is_full_nobody_is_told_and_no_try_counts(
+    council: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = council(leader=f"{TOLD} {CRASH}")
+    sent = opened.write()
+    why = {"now": ""}
+    monkeypatch.setattr("kingdom.council.turns.why_full", lambda _home: why["now"])
+    opened.turn()
+    why["now"] = "the disk is 98 % full"
+    opened.until(lambda: not opened.job._turns.running, "its turn is over")
+    opened.turn()
+    assert opened.told == [f"leader {sent.name}"]
+    message = opened.message("leader", sent.name)
+    assert (message.status, message.retries) == ("queued", 0)
+    assert opened.log.count("agents wait: the disk is 98 % full") == 1
+    why["now"] = ""
+    opened.until(lambda: len(opened.told) == 2, "it is told again")
+
+
+def test_what_an_agent_keeps_and_sends_outlives_its_turn_on_a_full_disk(council: Open) -> None:
+    opened = council(leader=HANG)
+    opened.write(thread_id="t-1")
+    opened.turn()
+    order = opened.job._turns.running["leader"].soldier.order
+    assert order is not None
+    assert {str(opened.places.outbox("leader")), order.env["KINGDOM_WORKSPACE"]} == set(order.lasting)
+    assert set(order.lasting) < set(order.may_write)

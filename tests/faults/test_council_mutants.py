@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import mutants, test_sweep_council
+from tests.faults import mutants, test_full_disk, test_sweep_council
 from tests.faults.changes import body, drop, replace, swap
 from tests.faults.mutants import Mutant
 from tests.faults.sweep import KILL, sweep
@@ -15,6 +15,7 @@ FAILING = "tests/council/test_failing.py::test_"
 TELLING = "tests/council/test_telling.py::test_"
 OUTBOX = "tests/council/test_outbox.py::test_"
 ENGINES = "tests/council/test_engines.py::test_"
+FULL = "full disk, council"
 COMMANDS = "tests/cli/test_council.py::test_"
 
 MUTANTS = [
@@ -214,6 +215,24 @@ MUTANTS = [
         ENGINES + "a_limit_of_its_account_is_no_failure_of_a_message",
     ),
     Mutant(
+        "on a full disk goes what an agent keeps, and what it has sent",
+        "kingdom.soldier.serve:_make_room",
+        replace("A not in B.lasting", "True"),
+        FULL,
+    ),
+    Mutant(
+        "agents are told of messages on a full disk",
+        "kingdom.council.turns:Turns.must_wait",
+        replace("self._full", "False"),
+        FULL,
+    ),
+    Mutant(
+        "a turn that a full disk has ended is an agent's failure",
+        "kingdom.council.turns:Turns._reported",
+        replace("was_stopped or A", "was_stopped"),
+        FAILING + "while_the_disk_is_full_nobody_is_told_and_no_try_counts",
+    ),
+    Mutant(
         "a message that is put back is not the one that was given up",
         "kingdom.cli.council:_put_back",
         replace("original_of(A)", "original_of(A).strip()"),
@@ -225,6 +244,8 @@ KNOWN = {mutant.name: mutant for mutant in MUTANTS}
 
 def check(tree: Path, name: str, near: str) -> list[str]:
     """Return what a check finds wrong with the program of a tree."""
+    if name == FULL:
+        return test_full_disk.check_council(tree)
     if name == "council kill":
         return sweep(test_sweep_council.COUNCIL, KILL, tree=tree, near=near, stop_at=1).bad
     return mutants.failing(tree, name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from kingdom import mime
 from kingdom.disk.codec import to_json
-from kingdom.home.places import Places
+from kingdom.disk.lock import is_locked
+from kingdom.home.places import Places, find_codec
 from tests.faults import homes, oracle, trees
 from tests.waiting import SOON
 
@@ -53,13 +56,71 @@ def check(role: str, tree: Path) -> list[str]:
     return wrong
 
 
+AGENT = f"""\
+cd "$KINGDOM_WORKSPACE"; echo kept >>memory
+until [ -e go ]; do sleep 0.05; done
+python3 {find_codec()} send --from leader --to user --type progress_update --reply-to "$1" \\
+    --body "{{repository: a, summary: seen}}"
+rm "$1"; touch sent; sleep 1000
+"""
+"""It has answered and deleted its message, and is still at work."""
+
+
+def check_council(tree: Path) -> list[str]:
+    """What an agent keeps and has sent outlives its turn; what waits is told when there is room, and no try counts."""
+    row = {"command": ["sh", "-c", AGENT, "agent"]}
+    settings = {"agents": {"leader": row}, "retry": {"base_delay": 0}, "defaults": {"task_timeout": 60}}
+    with on_small_disk(tree, "council", "16m", {"council": settings}) as (process, home):
+        places = Places(home)
+
+        def workspace() -> Path:
+            return next(iter(places.workspaces.glob("council/leader*")), home / "none")
+
+        if not trees.until(lambda: oracle.beats(places, "council") > 1, SOON):
+            return ["it never beat"]
+        _, second = (put_goal(places, number) for number in (1, 2))
+        if not trees.until(lambda: (workspace() / "memory").exists(), SOON):
+            return ["its agent never began"]
+        process.send_signal(signal.SIGSTOP)
+        (workspace() / "go").touch()
+        trees.until(lambda: (workspace() / "sent").exists(), SOON)
+        ballast = fill(home, leave=128 << 10)
+        ended = trees.until(lambda: not is_locked(places.agent_turn("leader") / "lock"), SOON)
+        process.send_signal(signal.SIGCONT)
+        waits = trees.until(lambda: "agents wait: the disk is" in places.role_log("council").read_text(), SOON)
+        wrong = [] if ended and waits else [f"the agent has ended: {ended}; the others wait: {waits}"]
+        wrong += [] if (places.agent("leader") / second).exists() else [f"{second} was told on a full disk"]
+        ballast.unlink()
+        if not trees.until(lambda: len(oracle.contents(home, "messages")) == 2, SOON):
+            wrong.append(f"people were told {len(oracle.contents(home, 'messages'))} of 2 answers")
+        lines = (workspace() / "memory").read_text().splitlines() if (workspace() / "memory").exists() else []
+        wrong += oracle.exactly("what the agent remembers", 2, len(lines))
+        wrong += oracle.exactly("dead letters", 0, len(list(places.dead_letters.iterdir())))
+        return wrong
+
+
+def put_goal(places: Places, number: int) -> str:
+    """Put a message for leader into the queue, in one thread, and return its name."""
+    name = f"user_goal_{1_770_000_000_000_000 + number}.mime"
+    raw = mime.build_message(
+        from_agent="user", to_agents="leader", msg_type="user_goal", thread_id="t", body="goal: x\n"
+    )
+    places.told("leader").mkdir(parents=True, exist_ok=True)
+    draft = places.agent("leader") / f".{name}"
+    draft.write_text(raw)
+    draft.rename(places.agent("leader") / name)
+    return name
+
+
 @contextmanager
-def on_small_disk(tree: Path, role: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def on_small_disk(
+    tree: Path, role: str, size: str = SIZE, config: dict[str, Any] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The role in a mount namespace of its own, and its home as it is seen from here."""
     prepared, home = trees.new_folder(), trees.new_folder()
-    quick = {"intervals": {"event_check_seconds": 0.5}} if role == "king" else {}
-    homes.make(prepared, config={"king": quick} if quick else {})
-    command = ["unshare", "-m", "sh", "-c", MOUNT, "sh", SIZE, str(home), str(prepared)]
+    quick = {"king": {"intervals": {"event_check_seconds": 0.5}}} if role == "king" else {}
+    homes.make(prepared, config=config or quick)
+    command = ["unshare", "-m", "sh", "-c", MOUNT, "sh", size, str(home), str(prepared)]
     with subprocess.Popen(
         [*command, sys.executable, "-m", f"kingdom.{role}"],
         cwd=tree,
@@ -74,8 +135,8 @@ def on_small_disk(tree: Path, role: str) -> Iterator[tuple[subprocess.Popen[byte
             process.kill()
 
 
-def fill(home: Path) -> Path:
-    """To the last byte."""
+def fill(home: Path, leave: int = 0) -> Path:
+    """To the last byte, or to so many."""
     ballast = home / "ballast"
     with ballast.open("wb", buffering=0) as file:
         try:
@@ -83,6 +144,8 @@ def fill(home: Path) -> Path:
                 pass
         except OSError as error:
             assert error.errno == errno.ENOSPC  # noqa: PT017
+        if leave:
+            file.truncate(file.tell() - leave)
     return ballast
 
 
@@ -115,7 +178,8 @@ def may_mount() -> bool:
 
 
 CHECKS: dict[str, Callable[[Path], list[str]]] = {
-    f"full disk, {role}": lambda tree, role=role: check(role, tree) for role in CASES
+    **{f"full disk, {role}": lambda tree, role=role: check(role, tree) for role in CASES},
+    "full disk, council": check_council,
 }
 
 

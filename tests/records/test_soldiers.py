@@ -35,6 +35,7 @@ ORDER = SoldierOrder(
     plugins=["friday"],
     may_read=["/h/checkpoint.json"],
     may_remove=[],
+    lasting=[],
     arguments=[],
 )
 REPORT = RawReport(

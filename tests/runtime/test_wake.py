@@ -307,3 +307,10 @@ def test_a_file_that_the_sleeper_has_rewritten_itself_does_not_wake_it(home: Pat
     disk.rewrite(home / "other.json", b"{}")
     assert waker.wait(5.0, {str(home / "own.json")}) == {home: ["other.json"]}
     waker.close()
+
+
+def test_an_alarm_that_nobody_closed_hears_no_signals_once_its_descriptors_are_gone() -> None:
+    alarm = Alarm()
+    alarm.ring_on_signals()
+    del alarm  # as at the end of a process that has crashed
+    assert signal.set_wakeup_fd(-1) == -1

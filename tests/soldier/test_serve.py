@@ -221,6 +221,17 @@ def test_on_a_full_disk_what_a_soldier_made_goes_and_its_streams_are_empty(home:
     assert [os.stat(stream).st_mode & 0o777 for stream in (order.out, order.err)] == [0o600, 0o600]
 
 
+def test_on_a_full_disk_what_outlives_a_soldier_stays_but_for_large_files(home: Path, order: SoldierOrder) -> None:
+    lasting = home / "lasting"
+    lasting.mkdir()
+    (lasting / "sent.mime").write_text("x")
+    with (lasting / "large").open("wb") as large:
+        large.truncate(17 << 20)
+    serve._make_room(order._replace(may_write=[order.workspace, str(lasting)], lasting=[str(lasting)]))
+    assert [path.name for path in lasting.iterdir()] == ["sent.mime"]
+    assert list(Path(order.workspace).iterdir()) == []
+
+
 @pytest.fixture
 def asks(places: Places) -> Iterator[Callable[..., tuple[int, socket.socket]]]:
     """Fork a warm server with so many seconds of patience."""

@@ -114,7 +114,7 @@ def test_a_persons_words_reach_leader_while_it_goes_on(team: Team) -> None:
     team.give()
     team.until(lambda: team.told("strategy_request"), "it has begun")
     team.answer("and be quick")
-    assert team.result(SECOND)["summary"] == "leader has been told"
+    assert team.result(SECOND)["summary"] == "leader has your words; the goal goes on"
     assert "you also said: and be quick" in team.result()["summary"]
 
 
