@@ -91,8 +91,7 @@ ASKING = _object(
 )
 SAYS = _object({"code": {"type": "string"}, "values": {"type": "object"}})
 FAILED = _object(
-    {"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT},
-    {"taskId": {"type": "string"}, "roomId": UUID, "says": SAYS},
+    {"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT}, {"taskId": {"type": "string"}, "says": SAYS}
 )
 RUNNING = _object(
     {

@@ -73,7 +73,7 @@ def panel(places: Places, now: float) -> Row:
         "load": {name: _number(view.vitals.get(f"{name}_percent")) for name in LOAD},
         "asking": [_asking(asked, rooms) for asked in view.asking],
         "askingMore": len(view.questions) - len(view.asking),
-        "failed": [_failed(row, read_reason(row.get("why") or ""), rooms) for row in view.failures],
+        "failed": [_failed(row, read_reason(row.get("why") or "")) for row in view.failures],
         "running": [{**row, **_room(rooms, row["taskId"])} for row in running],
         "runningMore": max(0, view.queues["tasks"]["in_progress"] - len(view.under_way)),
         "waiting": [
@@ -113,9 +113,9 @@ def _says(sentence: str) -> Row:
     return {"says": sentence.to_json()} if isinstance(sentence, Said) else {}
 
 
-def _failed(row: Mapping[str, Any], why: str, rooms: Mapping[str, str]) -> Row:
+def _failed(row: Mapping[str, Any], why: str) -> Row:
     told = {"what": one_line(row["what"]), "why": why, **_says(why), "at": iso(row["at"])}
-    return {**told, "taskId": row["task"], **_room(rooms, row["task"])} if "task" in row else told
+    return {**told, "taskId": row["task"]} if "task" in row else told
 
 
 def _running(view: Picture, worked_on: Iterable[Row]) -> Iterator[Row]:

@@ -111,9 +111,7 @@ def test_a_question_that_was_asked_elsewhere_has_no_room(places: Places) -> None
 
 def test_a_task_that_is_worked_on_runs_and_says_where_it_speaks(places: Places) -> None:
     put(places.home, "tasks", "in_progress", **task(status="in_progress", created_at=stamp(NOW - 30)))
-    places.own("envoy").mkdir(parents=True, exist_ok=True)
-    row = {"thread_ts": "p1", "channel": ROOM, "on": "hall"}
-    places.threads.write_text(json.dumps({TASK: row}))
+    speaks_in_a_room(places)
     with running(places, "king", "chamberlain", "gen-pr"):
         said = told(places)
     assert said["state"] == "working"
@@ -205,6 +203,19 @@ def test_many_who_look_at_once_cost_one_look(places: Places) -> None:
     [said] = asyncio.run(look())
     assert json.loads(said)["takenAt"] == iso(NOW)
     assert len(looks) == 1
+
+
+def test_a_task_that_waits_says_where_it_speaks(places: Places) -> None:
+    put(places.home, "tasks", "in_progress", **task(**RESTS))
+    speaks_in_a_room(places)
+    [waits] = told(places)["waiting"]
+    assert (waits["id"], waits["roomId"]) == (TASK, ROOM)
+
+
+def speaks_in_a_room(places: Places) -> None:
+    """Note, as the envoy does, that the task has a room."""
+    places.own("envoy").mkdir(parents=True, exist_ok=True)
+    places.threads.write_text(json.dumps({TASK: {"thread_ts": "p1", "channel": ROOM, "on": "hall"}}))
 
 
 def test_a_reason_is_told_as_data_with_the_reasons_within_it(places: Places) -> None:

@@ -322,3 +322,16 @@ def test_what_follows_a_block_of_code_follows_at_once(hall: Hall, screens: Scree
     screen = screens(anna).room(anna.room())
     screen.say("so:\n```\nmake up\n```\n- and more")
     expect(screen.message("and more").locator(".text")).to_have_js_property("textContent", "so:\nmake up- and more")
+
+
+def test_what_was_found_is_shown_in_a_room_that_is_read_already(hall: Hall, screens: Screens) -> None:
+    person = hall.person()
+    room = person.room()
+    write(person, room, [f"message {number:03}" for number in range(45)])
+    screen = screens(person, size=PHONE).room(room)
+    expect(screen.message("message 044")).to_be_in_viewport()
+    screen.open(f"/search?room={room}&q=message 001")
+    expect(screen.page.get_by_role("link", name="Back to a room")).to_have_attribute("href", f"#/room/{room}")
+    screen.page.locator(".found a").click()
+    expect(screen.message("message 001")).to_be_in_viewport()
+    expect(screen.message("message 044")).not_to_be_in_viewport()

@@ -9,6 +9,7 @@ export const en = {
   attempt: (count) => `attempt ${count}`,
   asksIn: "waits for an answer",
   back: "Back to the rooms",
+  backTo: (room) => `Back to ${room}`,
   beat: (age) => `${age} ago`,
   beginning: "This is where the room begins.",
   bringText: "Whoever has an account here can join with the room's link.",

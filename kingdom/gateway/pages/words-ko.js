@@ -49,6 +49,7 @@ export const ko = {
   attempt: (count) => `${count}번째 시도`,
   asksIn: "답을 기다림",
   back: "방 목록으로",
+  backTo: (room) => `${room} 방으로`,
   beat: (age) => `${age} 전`,
   beginning: "이 방은 여기서 시작합니다.",
   bringText: "계정이 있는 사람은 방의 링크로 들어올 수 있습니다.",

@@ -63,11 +63,12 @@ function asking(hall, row) {
 }
 
 /** Return how a row is called: a task with a room by what the room is about, and what it is else in small letters. */
-function titled(hall, { roomId }, what) {
-  const room = hall.rooms.get(roomId);
+function titled(hall, { roomId, taskId, id = taskId }, what) {
+  // The kingdom forgets the room of a task that has ended; its name still tells.
+  const room = hall.rooms.get(roomId) ?? [...hall.rooms.values()].find((known) => roomName(known)[1] === id);
   if (!room) return { name: what, head: [h("p", null, what)] };
   const [name] = roomName(room);
-  return { name, head: [h("p", null, h("a", { href: `#/room/${roomId}` }, name)), h("p", { class: "dim small" }, what)] };
+  return { name, head: [h("p", null, h("a", { href: `#/room/${room.id}` }, name)), h("p", { class: "dim small" }, what)] };
 }
 
 function failed(hall, row) {

@@ -64,7 +64,7 @@ export function search(hall, query) {
   if (text) look();
   const sheet = h("div", { class: "sheet" }, form, state, list, more);
   return {
-    element: h("main", { class: "page", id: "main", tabindex: "-1" }, viewHead(where ? t("searchIn", where) : t("searchEverywhere")), sheet),
+    element: h("main", { class: "page", id: "main", tabindex: "-1" }, viewHead(where ? t("searchIn", where) : t("searchEverywhere"), hall.rooms.get(room)), sheet),
     shown: () => text || box.focus(),
     close: () => (isClosed = true),
   };

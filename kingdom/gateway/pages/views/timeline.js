@@ -43,7 +43,7 @@ export class Timeline {
     this.onSeen = () => this.#seen();
     addEventListener("visibilitychange", this.onSeen);
     addEventListener("focus", this.onSeen);
-    this.sizes = new ResizeObserver(() => this.isAtEnd && this.#stick());
+    this.sizes = new ResizeObserver(() => (this.wanted ? this.show(this.wanted) : this.isAtEnd && this.#stick()));
     this.sizes.observe(this.list);
   }
 
@@ -76,7 +76,8 @@ export class Timeline {
   /** Show a message, and mark it for a moment. */
   show(id) {
     const row = this.rows.get(this.#keyOf(id))?.element;
-    if (!row) return;
+    // Without a height it is not in the page yet: it is shown when it gets one.
+    if (!row || !this.list.clientHeight) return;
     this.wanted = null;
     row.scrollIntoView({ block: "center" });
     this.isAtEnd = this.#isAtEnd();
