@@ -91,7 +91,8 @@ ASKING = _object(
 )
 SAYS = _object({"code": {"type": "string"}, "values": {"type": "object"}})
 FAILED = _object(
-    {"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT}, {"taskId": {"type": "string"}, "says": SAYS}
+    {"what": {"type": "string"}, "why": {"type": "string"}, "at": MOMENT},
+    {"taskId": {"type": "string"}, "requeues": {"type": "string"}, "says": SAYS},
 )
 RUNNING = _object(
     {

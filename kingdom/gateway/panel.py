@@ -30,6 +30,8 @@ HALL = "hall"
 """What the envoy calls this channel."""
 LOAD = ("cpu", "memory", "disk")
 LONGEST_QUESTION = 5_000
+REQUEUED = ("events", "tasks", "messages")
+"""Kinds of files that owners may put back into their queue."""
 
 
 class Panel:
@@ -115,7 +117,10 @@ def _says(sentence: str) -> Row:
 
 def _failed(row: Mapping[str, Any], why: str) -> Row:
     told = {"what": one_line(row["what"]), "why": why, **_says(why), "at": iso(row["at"])}
-    return {**told, "taskId": row["task"]} if "task" in row else told
+    if "task" in row:
+        return {**told, "taskId": row["task"]}
+    kind, name = str(row["what"]).partition("/")[0], str(row["what"]).rpartition("/")[2]
+    return {**told, "requeues": name.removesuffix(".json")} if kind in REQUEUED else told
 
 
 def _running(view: Picture, worked_on: Iterable[Row]) -> Iterator[Row]:

@@ -151,7 +151,7 @@ def test_what_failed_is_told_with_its_reason(places: Places) -> None:
 def test_what_failed_and_is_no_task_has_no_task(places: Places) -> None:
     put(places.home, "messages", "failed", id="msg-1", refused_because="no such channel")
     [failed] = told(places)["failed"]
-    assert failed["what"] == "messages/failed/msg-1.json"
+    assert (failed["what"], failed["requeues"]) == ("messages/failed/msg-1.json", "msg-1")
     assert "taskId" not in failed
 
 

@@ -309,3 +309,16 @@ def test_a_task_is_called_by_what_its_room_is_about(hall: Hall, screens: Screens
     expect(row.get_by_role("button", name="Try it again: tidy the docs")).to_be_visible()
     row.get_by_role("link", name="tidy the docs").click()
     expect(failures.page.get_by_role("heading", level=1)).to_have_text("tidy the docs")
+
+
+def test_an_owner_puts_back_a_message_that_could_not_be_sent(hall: Hall, screens: Screens) -> None:
+    anna = hall.person()
+    change(hall, lambda db: accounts.give_role(db, anna.id, accounts.OWNER))
+    put(hall.places.home, "messages", "failed", id="msg-20260207-king-007", refused_because="no such channel")
+    screen = screens(anna).open("/kingdom")
+    failures = screen.page.get_by_role("region", name="Failed")
+    failures.get_by_role("button", name="Put it back: messages/failed/msg-20260207-king-007.json").click()
+    screen.page.get_by_role("dialog").get_by_role("button", name="Put it back").click()
+    folder = hall.places.folder("orders", "pending")
+    wanted = ("requeue", "msg-20260207-king-007")
+    wait_until(lambda: wanted in orders_in(folder), SECONDS, "an order", [folder])

@@ -74,7 +74,7 @@ function titled(hall, { roomId, taskId, id = taskId }, what) {
 function failed(hall, row) {
   const { name, head } = titled(hall, row, row.what);
   return [...head, h("p", { class: "dim small" }, sentence(row.why, row.says)), h("p", { class: "dim small" }, full(row.at)),
-    row.taskId ? orderButton(hall, "retry", row.taskId, name) : null];
+    row.taskId ? orderButton(hall, "retry", row.taskId, name) : row.requeues ? orderButton(hall, "requeue", row.requeues, name) : null];
 }
 
 function running(hall, row) {
