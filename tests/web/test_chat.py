@@ -335,3 +335,15 @@ def test_what_was_found_is_shown_in_a_room_that_is_read_already(hall: Hall, scre
     screen.page.locator(".found a").click()
     expect(screen.message("message 001")).to_be_in_viewport()
     expect(screen.message("message 044")).not_to_be_in_viewport()
+
+
+def test_accents_that_pile_up_cover_no_other_message(hall: Hall, screens: Screens) -> None:
+    anna, ben, _ = pair(screens, hall)
+    anna.say("what stands above")
+    ben.say("a" + "\u0301" * 80 + " piled up")
+    above, piled = anna.message("what stands above"), anna.message("piled up")
+    expect(piled).to_be_visible()
+    expect(anna.timeline.locator(".state, .readers")).to_have_count(0)
+    seen = above.screenshot()
+    piled.evaluate("row => row.style.visibility = 'hidden'")
+    assert above.screenshot() == seen
