@@ -170,7 +170,7 @@ class GeneralJob:
                 worked |= self._step(queued)
             except OSError as error:
                 failed.append(error)
-                worked |= self._enforce_known_timeout(queued)
+                self._enforce_known_timeout(queued)
             if len(self._starting) == BATCH:
                 self._finish_starts(failed)
             if len(self._general.endings) == BATCH:
@@ -181,13 +181,13 @@ class GeneralJob:
             raise failed[0]
         return worked
 
-    def _enforce_known_timeout(self, queued: Queued) -> bool:
+    def _enforce_known_timeout(self, queued: Queued) -> None:
         """Enforce a soldier's time by what was last seen of it, while its files cannot be read."""
-        if (known := self._last_looks.get(queued.filename)) is None:
-            return False
-        task, look = known
-        soldier = self._general.handle(task.id)
-        return soldier.is_running() and self._enforce_timeout(task, soldier, look)
+        if (known := self._last_looks.get(queued.filename)) is not None:
+            task, look = known
+            soldier = self._general.handle(task.id)
+            if soldier.is_running():
+                self._enforce_timeout(task, soldier, look)
 
     def _step(self, queued: Queued) -> bool:
         """Do what is next for one task in progress. Return whether anything was done."""

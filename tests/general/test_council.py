@@ -1,4 +1,4 @@
-"""What a plan of the council will cost, by what earlier goals have cost."""
+"""What the council is asked, and what a plan of it will cost by what earlier goals have cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,30 @@ import pytest
 
 from kingdom.general import council
 from kingdom.home.places import Places
-from tests.fixtures import founded, write
+from kingdom.records.messages import Task
+from tests.fixtures import founded, task, write
+from tests.general.rig import GeneralRig
+
+ASKED: dict[str, tuple[str, dict[str, str], str]] = {
+    "a person's answer": ("resume", {"human_response": "go on", "text": "before"}, "go on"),
+    "a person's words": ("hall.message", {"human_response": "of another", "text": "plan it"}, "plan it"),
+    "what was planned": ("console.message", {"goal": " plan it ", "text": "council plan it"}, "plan it"),
+    "what was seen": ("jira.ticket.assigned", {"headline": "ACME-1"}, "ACME-1"),
+    "nothing": ("jira.ticket.assigned", {"text": " "}, ""),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_a_goal_is_what_was_answered_planned_said_or_seen(general: GeneralRig, what: str) -> None:
+    type, payload, goal = ASKED[what]
+    assert council._goal(general.job._general, Task.from_json(task(type=type, payload=payload))) == goal
+
+
+@pytest.mark.parametrize(("context", "more"), [("", {}), ("of ACME-1", {"context": "of ACME-1"})])
+def test_leader_is_told_the_context_where_there_is_one(context: str, more: dict[str, str]) -> None:
+    note = {"goal": "plan it", "workspace": "/w", "context": context, "approve": None}
+    assert council._goal_body(note) == {"goal": "plan it", "workspace": "/w", **more}
+
 
 GOAL = {"tasks": 4, "seconds": 120.0, "begun": "2026-02-07T09:00:00Z"}
 
