@@ -62,7 +62,7 @@ def furnish(places: Places) -> list[str]:
     if _is_foreign(places):
         raise BadHome(path=places.home, why="it holds something else (no config/ and queue/); name an empty folder")
     versions.refuse_newer(places)
-    was_one = places.queue.is_dir()
+    was_one = places.folder("events", "pending").is_dir()  # a fresh checkout has queue/ too
     make_folder(places.home)
     for folder in places.folders():
         make_folder(folder)

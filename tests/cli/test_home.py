@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.cli import home as commands
+from kingdom.cli import init
 from kingdom.cli.packages import DEFAULTS
 from kingdom.home.places import Places, find_data
 from tests.cli.conftest import Terminal
@@ -252,3 +253,11 @@ def test_a_home_that_is_a_file_is_named_as_one(
 def test_the_package_can_be_run(terminal: Terminal) -> None:
     done = subprocess.run([sys.executable, "-m", "kingdom", "queue"], capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()[0]) == (0, "events"), done.stderr
+
+
+def test_a_fresh_checkout_is_not_told_of_older_forms(tmp_path: Path) -> None:
+    """It has config/ and queue/ from the start."""
+    for folder in ("config", "queue"):
+        (tmp_path / folder).mkdir(mode=0o700)
+    assert init.furnish(Places(tmp_path)) == []
+    assert Places(tmp_path).version.exists()
