@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.disk.atomic import make_folder
+from kingdom.disk.codec import read_json
 from kingdom.general import council
 from kingdom.home.places import Places
 from kingdom.records.messages import Task
 from tests.fixtures import founded, task, write
-from tests.general.rig import GeneralRig
+from tests.general.rig import TASK, GeneralRig
 
 ASKED: dict[str, tuple[str, dict[str, str], str]] = {
     "a person's answer": ("resume", {"human_response": "go on", "text": "before"}, "go on"),
@@ -63,3 +65,31 @@ def test_a_plan_costs_as_much_for_each_task_as_earlier_ones(places: Places, row:
     write(places.ledger, {**before, "2026-02-07": {council.COUNCIL: row, "gen-pr": {"usd": 9.0, "tokens": 9}}})
     said = f"By what 4 tasks of earlier goals have cost, it will take {cost} and 60 s."
     assert council._estimate(places, 2) == said
+
+
+NOTE = {"thread": "goal-1", "task": TASK, "goal": "plan it", "approve": True, "approved": None, "said": None}
+
+
+def test_people_are_asked_about_each_task_of_a_plan_by_its_number(general: GeneralRig) -> None:
+    context, asks = general.job._general, Task.from_json(task(TASK))
+    note = {**NOTE, "said": "perhaps"}
+    council._ask(context, asks, context.handle(TASK), "goal-1", note, {"titles": ["read", "write"]})
+    [ending] = context.endings
+    assert str(ending.result.question).splitlines()[:4] == [
+        "'perhaps' is no yes and no no: leader has been told.",
+        "The plan for 'plan it' has 2 tasks:",
+        "1. read",
+        "2. write",
+    ]
+    assert read_json(general.places.council_goal("goal-1"))["tasks"] == 2
+
+
+def test_what_is_no_yes_and_no_no_is_kept_and_told_to_leader(general: GeneralRig) -> None:
+    context, payload = general.job._general, {"original_task_id": TASK, "human_response": "perhaps"}
+    answer = Task.from_json(task("task-20260207-002", type="resume", payload=payload))
+    make_folder(general.places.agent("leader"))
+    assert council._take_words(context, answer, context.handle(answer.id), "goal-1", {**NOTE}) is False
+    kept = read_json(general.places.council_goal("goal-1"))
+    assert (kept["said"], kept["task"], kept["approved"]) == ("perhaps", answer.id, None)
+    [told] = general.places.agent("leader").glob("*.mime")
+    assert "perhaps" in told.read_text()
