@@ -57,6 +57,12 @@ class Unusable(BadInput):
     exit = Exit.FAILED
 
 
+class NoLeader(BadInput):
+    """the council's leader cannot start: {why}"""
+
+    exit = Exit.FAILED
+
+
 @click.group(short_help="Agents' messages: plan, status, watch, thread, dlq.")
 def council() -> None:
     """Show what waits for the agents of the council, and what became of it."""
@@ -81,6 +87,7 @@ def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: b
     places = home.own()
     if not team.is_installed(places):
         raise NotRunning(what="gen-council", hint=f"`{home.command()} generals install {team.GENERAL}` installs it")
+    _check_leader(places)
     about = {"context": context, "approve": approve, "folder": None if repo else _folder(Path.cwd())}
     put = partial(
         say.create, places, partial(_event, goal, repo, {key: value for key, value in about.items() if value})
@@ -98,6 +105,16 @@ def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: b
     if not is_locked(places.lock("council")):
         print(_not_running())
     return Exit.DONE
+
+
+def _check_leader(places: Places) -> None:
+    """NoLeader when nobody could take a goal: it would wait until its time is over."""
+    row = team.agents(places).get("leader")
+    if row is not None and (row["engine"] != "command" or "command" in row):
+        from kingdom.cli import packages
+
+        if (why := packages.missing_of_agent(places, home.system(places), "leader", row)) is not None:
+            raise NoLeader(why=why)
 
 
 def _folder(here: Path) -> str:

@@ -428,3 +428,13 @@ def test_plan_says_what_is_missing(terminal: Terminal) -> None:
     assert terminal("council", "plan", " ").code == 2
     install(terminal.places.home, "gen-council", engine="council")
     assert "The council does not run; `" in terminal.ok("council", "plan", "x")
+
+
+def test_a_goal_is_not_given_to_a_leader_who_cannot_start(terminal: Terminal) -> None:
+    install(terminal.places.home, "gen-council", engine="council")
+    rows = {"agents": {"leader": {"command": ["/no/such/program"]}}}
+    (terminal.places.config / "council.yaml").write_text(json.dumps(rows))
+    said = terminal("council", "plan", "a README")
+    assert (said.code, "the council's leader cannot start: " in said.err) == (1, True)
+    assert "/no/such/program" in said.err
+    assert all_of(terminal.places.home, "events", "pending") == []
