@@ -66,6 +66,8 @@ def furnish(places: Places) -> list[str]:
     make_folder(places.home)
     for folder in places.folders():
         make_folder(folder)
+        if not was_one and places.config not in (folder, folder.parent):
+            folder.chmod(0o700)  # git has made some of them, for everybody
     data = Places(find_data())
     make_folder(places.packages)
     for source in sorted(data.default_config.glob("*.yaml")):

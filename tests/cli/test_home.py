@@ -255,9 +255,15 @@ def test_the_package_can_be_run(terminal: Terminal) -> None:
     assert (done.returncode, done.stdout.split()[0]) == (0, "events"), done.stderr
 
 
-def test_a_fresh_checkout_is_not_told_of_older_forms(tmp_path: Path) -> None:
-    """It has config/ and queue/ from the start."""
-    for folder in ("config", "queue"):
-        (tmp_path / folder).mkdir(mode=0o700)
+def test_a_fresh_checkout_is_closed_to_others_and_not_told_of_older_forms(tmp_path: Path) -> None:
+    """Git makes these folders, for everybody."""
+    for folder in ("config", "queue", "logs", "state/run"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder).chmod(0o755)
     assert init.furnish(Places(tmp_path)) == []
     assert Places(tmp_path).version.exists()
+    for folder in ("queue", "logs", "state", "state/run"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+    (tmp_path / "queue").chmod(0o711)
+    init.furnish(Places(tmp_path))
+    assert (tmp_path / "queue").stat().st_mode & 0o777 == 0o711, "its owner has opened it"
