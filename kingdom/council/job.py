@@ -59,10 +59,12 @@ class CouncilJob:
         handed_over, kept = self._tell_people()
         ready: list[Message] = []
         later: list[Message] = []
+        held = 0
         for message in waiting:
             if why := self._goals.is_over(message.thread):
                 self._delivery.drop(message, why)
             elif self._goals.holds(message):
+                held += 1
                 self._delivery.show(message, self._goals.note_plan)
             else:
                 (ready if self._delivery.is_due(message) else later).append(message)
@@ -83,7 +85,7 @@ class CouncilJob:
             worked = self._unanswered.look({*self._threads().values(), *(message.thread for message in waiting)}) > 0
         self._turns.write()
         at_work = {agent: os.path.basename(next(iter(turn.messages))) for agent, turn in self._turns.running.items()}
-        self._delivery.figures.show(len(ready) - told, len(later), at_work)
+        self._delivery.figures.show(len(ready) - told + held, len(later), at_work)
         return Turn(
             worked, min(kept, self._seconds(later)), busy=bool(self._turns.running or ready) or self._is_settling
         )

@@ -17,6 +17,7 @@ import pytest
 
 from kingdom import mime
 from kingdom.disk.atomic import Disk, is_there
+from kingdom.disk.codec import read_json
 from kingdom.home.places import Places
 from kingdom.runtime.processes import carriers, soldier_markers
 from tests.cli.conftest import Held, Terminal
@@ -75,6 +76,8 @@ def test_status_names_the_plan_that_waits_for_a_yes(council: Open, terminal: Ter
     said = terminal.ok("council", "status")
     assert re.search(r"^A plan waits for a yes: `\S+ say --answer task-2 \"yes\"`, or no, or other words", said, re.M)
     assert json.loads(terminal.ok("council", "status", "--json"))["plans_to_approve"] == ["task-2"]
+    opened.job.close()
+    assert read_json(opened.places.council_figures)["waiting"] == 1
     write(opened.places.council_goal("task-1"), {**goal, "over": "cancelled"})
     assert "A plan waits" not in terminal.ok("council", "status")
 
