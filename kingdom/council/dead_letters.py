@@ -29,6 +29,8 @@ from kingdom.words import one_line
 MONITOR, LEADER = "queue_monitor", "leader"
 UNANSWERED = ".unanswered@ignite.local>"
 """Ends the id of an escalation that is about an answer which nobody has given."""
+OF_OURS = ("Status", "Processed-At", "Retry-Count", "Last-Retry-At", "Next-Retry-After", "Error-Reason", "Error-At")
+"""Headers X-IGNITE-… that the council writes into a message as it goes on."""
 NEVER_ESCALATE = ("escalation", "dead_letter")
 
 
@@ -235,10 +237,18 @@ def _holds(path: Path, place: str, raw: bytes) -> bool:
     """Return whether a dead letter is that of this very message. One that was moved beside it holds nothing."""
     try:
         body = read_body(read_message(path, LEADER, read_bytes(path, LARGEST_DEAD_LETTER)).body)
-        is_it = body.get("original_file") == place and original_of(body) == raw
+        is_it = body.get("original_file") == place and _as_sent(original_of(body)) == _as_sent(raw)
     except (FileNotFoundError, BadFile, BadMessage):
         return False
     return is_it and not is_there(path.with_suffix(".original"))
+
+
+def _as_sent(raw: bytes) -> bytes:
+    """Return a message without what the council writes into it: a power cut may have undone that."""
+    text = raw.decode("utf-8", "surrogateescape")
+    for name in OF_OURS:
+        text = mime.remove_header(text, f"X-IGNITE-{name}")
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _is_sound(name: str, value: Any) -> bool:

@@ -618,3 +618,18 @@ def test_what_an_agent_keeps_and_sends_outlives_its_turn_on_a_full_disk(council:
     assert order is not None
     assert {str(opened.places.outbox("leader")), order.env["KINGDOM_WORKSPACE"]} == set(order.lasting)
     assert set(order.lasting) < set(order.may_write)
+
+
+def test_a_message_whose_last_status_a_power_cut_undid_has_one_dead_letter(council: Open) -> None:
+    opened = council({"dlq": {"max_retries": 0}}, architect=LEFT)
+    sent = opened.write("architect")
+    raw = sent.read_bytes()
+    opened.until(lambda: opened.names("dead_letter"), "it was given up")
+    first = opened.names("dead_letter")
+    opened.clock.pass_(1000)
+    sent.write_bytes(raw)
+    opened.settle()
+    assert (opened.names("architect", "processed"), opened.names("dead_letter")) == ([], first)
+    sent.write_bytes(raw.replace(b"goal: a README", b"goal: another"))
+    opened.settle()
+    assert len(opened.names("dead_letter")) == 2
