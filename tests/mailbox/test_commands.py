@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kingdom.mailbox.commands import COMMANDS
+from kingdom.mq.call_fields import ACKS
 from tests.mailbox.boxes import ByHand
 
 HARD_NAMES = ["plain", "it's", 'say "hi"', "a/b", "..", "../../etc", "a b", "큐", "q;drop table kv;--", "%s", "$(id)"]
@@ -483,7 +484,7 @@ def test_a_bad_message_in_a_batch_stops_no_other(box: ByHand) -> None:
 
 def test_a_batch_holds_ten_thousand_entries_at_most(box: ByHand) -> None:
     acks = [{"messageKey": "msg:q:1"}] * 10_000
-    assert len(box.data("ack_batch", {"acks": acks})["results"]) == 10_000
+    assert len(ACKS.read({"acks": acks})) == 10_000
     assert box.code("ack_batch", {"acks": [*acks, *acks[:1]]}) == "ERR_INVALID_REQUEST"
     assert box.code("peek", {"queue": "q", "limit": 10_001}) == "ERR_INVALID_REQUEST"
 
