@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kingdom.errors import BadMessage
@@ -67,6 +67,7 @@ def test_a_body_that_repeats_its_headers_counts_as_its_payload() -> None:
     assert read_body(yaml.safe_dump(wrapped)) == {"goal": "g"}
 
 
+@settings(deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))))
 @example(b"")
 @example(b"\n")
