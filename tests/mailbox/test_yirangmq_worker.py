@@ -26,12 +26,11 @@ def worker(manager: Running, queue: str, command: str, *words: str) -> Iterator[
         text=True,
         cwd=Path(__file__).parents[2],
     )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
+    with process:  # its command may outlive it, and hold its pipes: they are not read to their end
+        try:
+            yield process
+        finally:
             process.kill()
-        process.communicate()
 
 
 def count(manager: Running, queue: str, what: str) -> int:
@@ -121,6 +120,7 @@ def test_on_a_signal_the_worker_finishes_its_message(
     with worker(manager, q, f"echo started > {home}/started; cat {home}/go") as process:
         wait_until(lambda: (home / "started").exists(), SOON, "the command runs")
         process.send_signal(number)
+        assert "taking nothing more" in process.stderr.readline()  # type: ignore[union-attr]
         (home / "go").write_text("")
         assert process.wait(SOON) == 0
     assert (count(manager, q, "ready"), count(manager, q, "inflight")) == (1, 0)
@@ -203,6 +203,7 @@ def test_many_commands_run_at_a_time_and_end_in_order(manager: Running, q: str, 
             lambda: (home / "started").exists() and (home / "started").read_text().count("\n") == 4, SOON, "4 run"
         )
         process.send_signal(signal.SIGTERM)
+        assert "taking nothing more" in process.stderr.readline()  # type: ignore[union-attr]
         wait_until(lambda: process.poll() is not None or _open_for_writing(home / "go"), SOON, "all have ended")
         assert process.wait(SOON) == 0
     assert (count(manager, q, "ready"), count(manager, q, "inflight"), count(manager, q, "delayed")) == (4, 0, 0)
