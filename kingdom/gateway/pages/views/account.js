@@ -1,7 +1,7 @@
 /** One's account: settings, sessions, and the way out. */
 
 import { h } from "../dom.js";
-import { go } from "../router.js";
+import { go, here } from "../router.js";
 import { full, refusal, said, t } from "../words.js";
 import { languageChoice, themeChoice } from "./settings.js";
 import { viewHead } from "./head.js";
@@ -45,7 +45,7 @@ export function account(hall, redraw) {
   /** Sign out; whoever signs in next does not begin here. */
   async function leave() {
     await hall.signOut();
-    go("/", { replace: true });
+    if (here().name === "account") go("/", { replace: true });
   }
 
   draw();
