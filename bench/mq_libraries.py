@@ -184,7 +184,9 @@ class HueySqlite(HueyFile):
 class Kombu:
     def __init__(self, folder: Path, address: Any) -> None:
         import kombu
+        from kombu.transport.filesystem import Transport
 
+        Transport.global_state.clear()  # else it takes the queue of an earlier folder for declared, and drops all
         for name in ("messages", "control"):
             (folder / name).mkdir()
         box = str(folder / "messages")

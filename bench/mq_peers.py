@@ -178,6 +178,8 @@ def _rate(seconds: float, most: int, work: Callable[[], int]) -> tuple[int, floa
     done, began = 0, time.perf_counter()
     while done < most and time.perf_counter() - began < seconds:
         done += work()
+    if not done:
+        raise ValueError("nothing came")
     return done, done / (time.perf_counter() - began)
 
 
