@@ -52,8 +52,16 @@ def at(call: str, when: int = 1) -> Fault:
     return attach
 
 
-def send(number: signal.Signals) -> Fault:
-    return lambda server: os.kill(server, number)
+def stop(server: int) -> None:
+    os.kill(server, signal.SIGSTOP)
+
+
+def kill(server: int) -> None:
+    """Kill a process, and return when it is gone: until then it takes requests."""
+    ended = os.pidfd_open(server)
+    os.kill(server, signal.SIGKILL)
+    assert select.select([ended], [], [], SECONDS)[0]
+    os.close(ended)
 
 
 class Case(NamedTuple):
@@ -69,14 +77,14 @@ class Case(NamedTuple):
 
 
 FAULTS = {
-    "warm server killed while idle": Case(send(signal.SIGKILL), server=True, told=1),
-    "warm server stopped": Case(send(signal.SIGSTOP), server=True, told=1),
+    "warm server killed while idle": Case(kill, server=True, told=1),
+    "warm server stopped": Case(stop, server=True, told=1),
     "warm server killed before it reads the request": Case(at("recvfrom"), server=True, told=1),
     "warm server killed before it forks": Case(at("clone"), server=True, told=1),
     "warm server killed before it answers": Case(at("sendmsg"), server=True, told=1),
     "warm server killed after it has answered": Case(at("wait4"), server=True),
-    "serving process killed while idle": Case(send(signal.SIGKILL)),
-    "serving process stopped": Case(send(signal.SIGSTOP), told=1),
+    "serving process killed while idle": Case(kill),
+    "serving process stopped": Case(stop, told=1),
     "serving process killed before it reads the request": Case(at("recvmsg"), told=1),
     "serving process killed before it has begun": Case(at("sendto"), told=1),
     "serving process killed while it reads the order": Case(at("openat"), runs=2),
