@@ -7,14 +7,13 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import floors, homes, starts
+from bench import floors, homes, mq_peers, starts
 from bench.court import PAUSE, arrived, drafts, watching
 from bench.figures import Row, at_most, interleaved, median, percentile, ratio, row
 from bench.homes import GENERAL, Home
@@ -25,7 +24,7 @@ ABOUT = (
 )
 AT_ONCE = 16
 GOALS = {"process": 300, "power": 150}
-NO_PEER = "not installed here"
+NO_PEER = "none could be installed here"
 SURVIVES = {"task-spooler": "nothing", "huey, SQLite": "power"}
 """What the queues of others outlive."""
 WITHOUT_JOURNAL = (
@@ -70,10 +69,11 @@ def run(quick: bool) -> dict[str, Any]:
         mode: lambda mode=mode: our_rate(root / f"home-{next(again)}", root, mode, jobs, costs[mode]) for mode in GOALS
     }
     peers: dict[str, Any] = {}
-    if shutil.which("tsp"):
-        peers["task-spooler"] = lambda: spooler_rate(root / f"tsp-{next(again)}", jobs)
-    if _has_huey():
-        peers["huey, SQLite"] = lambda: huey_rate(root / f"huey-{next(again)}", jobs)
+    python = mq_peers.prepare(quick)
+    if tsp := shutil.which("tsp", path=mq_peers.surroundings()["PATH"]):
+        peers["task-spooler"] = lambda: spooler_rate(tsp, root / f"tsp-{next(again)}", jobs)
+    if python:
+        peers["huey, SQLite"] = lambda: huey_rate(python, root / f"huey-{next(again)}", jobs)
     found = interleaved(rounds, {**contestants, **peers})
     rows = [_rate_row(mode, found, list(peers)) for mode in GOALS]
     for mode in GOALS:
@@ -82,8 +82,9 @@ def run(quick: bool) -> dict[str, Any]:
         rows += steady(root / "many", root, MANY)
     alone_cost = {name: [ms] for name, ms in starts.measured(root).items()}
     runners = {name: [SURVIVES[name], median(found[name])] for name in peers}
+    beside = {"title": f"Runners of commands, {jobs} jobs waiting", "columns": ["survives", "jobs/s"], "rows": runners}
     tables = [
-        {"title": f"Runners of commands, {jobs} jobs waiting", "columns": ["survives", "jobs/s"], "rows": runners},
+        *([beside] if runners else []),
         _cost_table(costs),
         {"title": "Starting a command alone", "columns": ["ms of processor time"], "rows": alone_cost},
         _stages_table(root, alone),
@@ -348,33 +349,33 @@ def our_times_alone(root: Path, scratch: Path, mode: str, jobs: int) -> Iterator
                     yield time.perf_counter() - began
 
 
-def spooler_rate(root: Path, jobs: int) -> float:
+def spooler_rate(tsp: str, root: Path, jobs: int) -> float:
     script = _script(root)
     environment = {**os.environ, "TS_SOCKET": str(root / "socket"), "TMPDIR": str(root), "TS_MAXFINISHED": str(jobs)}
     try:
-        subprocess.run(["tsp", "-S", str(AT_ONCE)], env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([tsp, "-S", str(AT_ONCE)], env=environment, check=True, stdout=subprocess.DEVNULL)
         began = time.perf_counter()
         for _ in range(jobs):
-            subprocess.run(["tsp", "-n", script], env=environment, check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["tsp", "-w"], env=environment, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([tsp, "-n", script], env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([tsp, "-w"], env=environment, check=True, stdout=subprocess.DEVNULL)
         return jobs / (time.perf_counter() - began)
     finally:
-        subprocess.run(["tsp", "-K"], env=environment, check=False)
+        subprocess.run([tsp, "-K"], env=environment, check=False)
 
 
-def huey_rate(root: Path, jobs: int) -> float:
+def huey_rate(python: Path, root: Path, jobs: int) -> float:
     script = _script(root)
     (root / "jobs.py").write_text(HUEY)
     database, environment = str(root / "huey.db"), {**os.environ, "PYTHONPATH": str(root)}
     put = f"import jobs\nfor _ in range({jobs}): jobs.job({script!r})"
-    subprocess.run([sys.executable, "-c", put, database], env=environment, check=True)
+    subprocess.run([python, "-c", put, database], env=environment, check=True)
     consume = (
         "import sys, jobs\nfrom huey.consumer_options import ConsumerConfig\n"
         f"config = ConsumerConfig(workers={AT_ONCE}, worker_type='thread', initial_delay=0.001, max_delay=0.01)\n"
         "jobs.huey.create_consumer(**config.values).run()"
     )
     began = time.perf_counter()
-    consumer = subprocess.Popen([sys.executable, "-c", consume, database], env=environment, stderr=subprocess.DEVNULL)
+    consumer = subprocess.Popen([python, "-c", consume, database], env=environment, stderr=subprocess.DEVNULL)
     try:
         done = root / "done"
         homes.wait_for(lambda: done.exists() and done.stat().st_size >= jobs, 120, f"{jobs} jobs of huey")
@@ -390,11 +391,3 @@ def _script(root: Path) -> str:
     script.write_text(f"#!/bin/sh\nprintf x >>'{root}/done'\n")
     script.chmod(0o700)
     return str(script)
-
-
-def _has_huey() -> bool:
-    try:
-        import huey  # noqa: F401
-    except ImportError:
-        return False
-    return True

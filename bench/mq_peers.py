@@ -1,4 +1,4 @@
-"""The queues that people use, beside ours: an environment for them, and one way to measure any of them.
+"""The queues and runners that people use, beside ours: an environment for them, and one way to measure any queue.
 
 Peers live in an environment of their own under a cache folder, installed by package name; servers are used where
 they are installed, or unpacked there. What is not there is left out, and said so.
@@ -44,6 +44,7 @@ PACKAGES = (
 DEBS = {
     "beanstalkd": ("beanstalkd",),
     "nats-server": ("nats-server",),
+    "tsp": ("task-spooler",),
     "redis-server": (
         *("redis-server", "redis-tools", "libhiredis0.14", "libjemalloc2", "liblua5.1-0", "liblzf1"),
         *("lua-cjson", "lua-bitop"),
@@ -78,6 +79,13 @@ class Peer:
     shared: bool = False
 
 
+def prepare(quick: bool) -> Path | None:
+    """Fetch what is missing of the peers, unless it has to be quick. Return their own Python, if there is one."""
+    if not quick:
+        fetch_programs()
+    return environment() if not quick or (CACHE / "packages").exists() else None
+
+
 def environment() -> Path | None:
     """The peers' own environment; None, loudly, when it cannot be made."""
     python = CACHE / "bin" / "python"
@@ -105,7 +113,7 @@ def surroundings() -> dict[str, str]:
 
 
 def fetch_programs() -> None:
-    """Where Debian's packages can be had, servers that are not installed are unpacked into the cache."""
+    """Where Debian's packages can be had, programs that are not installed are unpacked into the cache."""
     for program, packages in DEBS.items():
         if shutil.which(program, path=surroundings()["PATH"]) or not shutil.which("apt-get"):
             continue
@@ -186,11 +194,8 @@ def _rate(seconds: float, most: int, work: Callable[[], int]) -> tuple[int, floa
 def table(peers: Sequence[Peer], quick: bool) -> dict[str, Any]:
     """Measure all that are there, rounds interleaved. Return the table of peers and who was left out."""
     rounds, seconds = (1, 0.2) if quick else (5, 0.5)
-    python = environment() if not quick or (CACHE / "packages").exists() else None
-    if python is not None:
+    if python := prepare(quick):
         use(python)
-    if not quick:
-        fetch_programs()
     skipped = {peer.name: why for peer in peers if (why := missing(peer))}
     found: dict[Peer, list[dict[str, float]]] = {peer: [] for peer in peers}
     for _ in range(rounds):
