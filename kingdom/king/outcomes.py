@@ -27,7 +27,7 @@ from kingdom.words import one_line
 BATCH = 128
 """Tasks are completed in groups that become durable together."""
 MOST_SEARCHED = 512
-"""So many of the newest completed tasks are searched for the task of an event that another king has dispatched."""
+"""So many of the newest completed tasks are searched for what another king has made of events and answers."""
 LOST_SECONDS = 60.0
 """Between two passes over all dispatched events: one finds something only when a task was removed or moved to dead."""
 
@@ -69,6 +69,7 @@ class Outcomes:
         self.next_look = 0.0
         """When `complete` wants to be called at the latest, by the monotonic clock."""
         self._next_lost = 0.0
+        self._has_noted_answers = False
         self._data: dict[str, dict[str, Any]] = {}
         """What the internal event says of a task that is about to end."""
         self._unreadable_versions: dict[str, tuple[int, int, int]] = {}
@@ -84,6 +85,7 @@ class Outcomes:
         if now >= self._next_lost:
             self._next_lost = now + LOST_SECONDS
             self._fail_lost()
+            self._note_answers_of_others()
         if arrivals is None or look or now >= self.next_look:
             self.next_look = now + self._king.config["intervals"]["result_check_seconds"]
         elif arrived := arrivals.get(self._king.places.results):
@@ -198,14 +200,28 @@ class Outcomes:
 
     def _tasks_of(self, events: set[str]) -> dict[str, str]:
         """Return the tasks of events that another king has dispatched: he does not note them in the events."""
-        tasks = self._king.queues.tasks
         found: dict[str, str] = {}
-        for state in ("pending", "in_progress", "completed"):
-            if events <= found.keys():
-                break
-            newest = nlargest(MOST_SEARCHED, tasks.ids(state)) if state == "completed" else tasks.ids(state)
-            found |= {task.event_id: task.id for task in _readable(tasks, state, newest) if task.event_id in events}
+        for task in self._recent_tasks():
+            if task.event_id in events:
+                found[task.event_id] = task.id
+                if events <= found.keys():
+                    break
         return found
+
+    def _note_answers_of_others(self) -> None:
+        """Note the answers that another king has taken while we were away: he keeps no notes of them."""
+        king = self._king
+        asking = set() if self._has_noted_answers else set(notes.open_questions(king.places))
+        for task in self._recent_tasks() if asking else ():
+            if (original := task.original) and original in asking:
+                notes.note_answer(king.places, king.disk, original, task.event_id)
+        self._has_noted_answers = True
+
+    def _recent_tasks(self) -> Iterator[Task]:
+        tasks = self._king.queues.tasks
+        for state in ("pending", "in_progress", "completed"):
+            ids = tasks.ids(state)
+            yield from _readable(tasks, state, nlargest(MOST_SEARCHED, ids) if state == "completed" else ids)
 
     def _decide_lost(self, event: Event, task: str | None) -> Decision[Event] | None:
         tasks = self._king.queues.tasks

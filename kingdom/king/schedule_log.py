@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from kingdom.disk.atomic import Item
@@ -40,7 +41,7 @@ class ScheduledRun:
 
 
 class ScheduleLog:
-    """`schedule-sent.json`: by schedule, what is handled, what waits and what was begun."""
+    """`schedule-sent.json`: by schedule, what is handled, what waits and what was begun; other kings note days there."""
 
     def __init__(self, king: Context) -> None:
         self._king = king
@@ -130,7 +131,7 @@ class ScheduleLog:
         for entry in self._entries:
             value = self._value(entry) or {"handled": stamp(now)}
             # A clock that was ahead and is set right must not silence a schedule; the replay index knows what was made.
-            handled = min(moment(value["handled"]), now)
+            handled = min(max(moment(value["handled"]), self._handled_elsewhere(entry)), now)
             new = [stamp(due) for due in schedules.due(entry, handled, now, zone)]
             waiting = [*value.get("waiting", ()), *new]
             kept = waiting if entry.schedule.catch_up == "all" else waiting[-1:]
@@ -138,7 +139,14 @@ class ScheduleLog:
             since = value.get("since") or next(iter(waiting), None)
             noted = {"waiting": kept, "since": since, "handled": stamp(passed or handled)}
             self._file.set(entry.key, {**value, **noted})
+        for entry in self._entries:
+            self._file.remove(entry.schedule.name)
         self._file.save()
+
+    def _handled_elsewhere(self, entry: ScheduleEntry) -> float:
+        """Return until when another king has made a schedule's runs: he notes the day, by the schedule's name alone."""
+        day = self._file.get(entry.schedule.name)
+        return 0.0 if day is None else _begin_of(day).replace(hour=23, minute=59, tzinfo=self._king.zone).timestamp()
 
     def _plan(self, now: float) -> None:
         """Write the snapshot that others read, if it has changed: next run, last run, what holds a run that is due."""
@@ -175,9 +183,15 @@ def _holds(gate: Gate) -> Holds:
     return {needs: gate.holds_because(Work(PRIORITY, needs_model=needs)) for needs in (True, False)}
 
 
-def _is_sound(_schedule: str, value: Any) -> bool:
+def _begin_of(day: str) -> datetime:
+    return datetime.strptime(day, "%Y-%m-%d")
+
+
+def _is_sound(schedule: str, value: Any) -> bool:
     """Return whether a value can be used; one that somebody has damaged starts anew."""
     try:
+        if ":" not in schedule:
+            return bool(_begin_of(value))
         moments = [value["handled"], *value.get("waiting", ()), *([value["due"]] if "task_id" in value else [])]
         moments += [value[key] for key in ("since", "last") if value.get(key) is not None]
         return all(moment(text) > 0 for text in moments) and ("task_id" in value) == ("letter_id" in value)

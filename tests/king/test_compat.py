@@ -12,6 +12,7 @@ import pytest
 from kingdom.cli.say import _event
 from kingdom.home.places import Places
 from kingdom.king.job import KingJob
+from kingdom.records import notes
 from kingdom.records.messages import code_of
 from tests.fixtures import Clock, all_of, event, here, install, put, read, services, task, write
 
@@ -91,6 +92,20 @@ def two_replies_to_a_question_are_one_answer(home: Path) -> None:
     assert late["thread_ts"] == "1.1"
 
 
+def what_another_king_took_as_answer_stays_taken(home: Path) -> None:
+    places, other = Places(home), "task-20260207-009"
+    for asked in (TASK, other):
+        write(places.checkpoint(asked), CHECKPOINT)
+    resumed = {"original_task_id": TASK, "human_response": "yes"}
+    put(home, "tasks", "completed", **task("task-20260207-002", type="resume", payload=resumed))
+    put(home, "tasks", "completed", **task("task-20260207-003", payload={"original_task_id": other}))
+    told(home, name="evt-3", type="slack.human_response", payload={"task_id": TASK, "human_response": "no"})
+    assert notes.open_questions(places) == [other]
+    assert notes.answered_by(places, TASK) == "evt-1"
+    assert here(home, "tasks", "pending") == []
+    assert last_message(home)["content"].startswith("[failed] ")
+
+
 def a_session_in_a_file_beside_the_results(home: Path) -> None:
     Places(home).session_id(TASK).write_text("s-9\n")
     ends(home, {"status": "success"}, reply_to={"source": "slack", **SAID})
@@ -132,6 +147,7 @@ ROWS: dict[str, Callable[[Path], None]] = {
     "2 newer envoys": a_reply_without_a_task,
     "3 questions": a_question_says_where_it_belongs,
     "4 one answer": two_replies_to_a_question_are_one_answer,
+    "4 answered elsewhere": what_another_king_took_as_answer_stays_taken,
     "5 sessions": a_session_in_a_file_beside_the_results,
     "6 people's threads": a_persons_task_speaks_under_their_words,
     "8 prefixes": prefixes_tell_what_a_message_is,

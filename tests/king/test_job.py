@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
 from kingdom.home.places import Places
 from kingdom.king.context import Context
@@ -1055,6 +1056,29 @@ def test_a_clock_that_jumps_ahead_and_back_makes_each_run_once(daily: Path, cloc
     assert len(dues) == (3 if hours > 24 else 2)
 
 
+@pytest.mark.parametrize(
+    ("noted", "back", "made_up"),
+    [
+        ("2026-02-07", "2026-02-08T09:00:00Z", []),
+        ("2026-02-08", "2026-02-08T22:10:00Z", []),
+        ("2026-02-07", "2026-02-08T22:10:00Z", ["2026-02-08T22:00:00Z"]),
+        ("2026-02-06", "2026-02-08T09:00:00Z", ["2026-02-07T22:00:00Z"]),
+    ],
+)
+def test_a_run_that_another_king_has_made_is_not_made_again(
+    daily: Path, clock: Clock, noted: str, back: str, made_up: list[str]
+) -> None:
+    run_king(daily, clock)
+    page = Places(daily).own("king") / "schedule-sent.json"
+    write(page, {**read_json(page), "daily": noted})
+    clock.set(back)
+    king = run_king(daily, clock)
+    assert [due for _, due in scheduled(daily)] == made_up
+    clock.set("2026-02-09T22:00:00Z")
+    run_king(daily, clock, king)
+    assert scheduled(daily)[-1][1] == "2026-02-09T22:00:00Z"
+
+
 RUN = {"due": "2026-02-07T22:00:00Z", "task_id": TASK, "letter_id": "msg-20260207-001"}
 RUN_MOMENTS: dict[str, Callable[[Path], object]] = {
     "after the note": lambda home: None,
@@ -1085,6 +1109,8 @@ def test_a_begun_run_is_finished_under_the_same_ids(daily: Path, clock: Clock, m
         "{",
         "[]",
         '{"gen-test:daily": "2026-02-06"}',
+        '{"daily": "yesterday"}',
+        '{"daily": 7}',
         '{"gen-test:daily": {}}',
         '{"gen-test:daily": {"handled": 5}}',
         '{"gen-test:daily": {"handled": "soon"}}',
