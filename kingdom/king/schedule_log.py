@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from kingdom.disk.atomic import Item
@@ -41,7 +41,7 @@ class ScheduledRun:
 
 
 class ScheduleLog:
-    """`schedule-sent.json`: by schedule, what is handled, what waits and what was begun; other kings note days there."""
+    """`schedule-sent.json`: by schedule, what is handled, what waits and what was begun. Other kings note days."""
 
     def __init__(self, king: Context) -> None:
         self._king = king
@@ -146,7 +146,7 @@ class ScheduleLog:
     def _handled_elsewhere(self, entry: ScheduleEntry) -> float:
         """Return until when another king has made a schedule's runs: he notes the day, by the schedule's name alone."""
         day = self._file.get(entry.schedule.name)
-        return 0.0 if day is None else _begin_of(day).replace(hour=23, minute=59, tzinfo=self._king.zone).timestamp()
+        return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=self._king.zone).timestamp() if day else 0.0
 
     def _plan(self, now: float) -> None:
         """Write the snapshot that others read, if it has changed: next run, last run, what holds a run that is due."""
@@ -183,15 +183,11 @@ def _holds(gate: Gate) -> Holds:
     return {needs: gate.holds_because(Work(PRIORITY, needs_model=needs)) for needs in (True, False)}
 
 
-def _begin_of(day: str) -> datetime:
-    return datetime.strptime(day, "%Y-%m-%d")
-
-
 def _is_sound(schedule: str, value: Any) -> bool:
     """Return whether a value can be used; one that somebody has damaged starts anew."""
     try:
         if ":" not in schedule:
-            return bool(_begin_of(value))
+            return bool(date.fromisoformat(value))
         moments = [value["handled"], *value.get("waiting", ()), *([value["due"]] if "task_id" in value else [])]
         moments += [value[key] for key in ("since", "last") if value.get(key) is not None]
         return all(moment(text) > 0 for text in moments) and ("task_id" in value) == ("letter_id" in value)
