@@ -17,6 +17,7 @@ from kingdom.home.roster import ROLES, RoleRow, desired_state, with_needed
 from kingdom.records import heartbeats
 from kingdom.runtime.processes import send, started_at
 from kingdom.runtime.wake import Waker
+from kingdom.soldiers.disk_space import why_full
 from kingdom.steward import STEWARDS, pick
 from kingdom.steward.base import Steward
 from kingdom.words import one_line
@@ -184,8 +185,18 @@ def reasons(places: Places, names: Iterable[str], since: LogEnds) -> dict[str, l
     return found
 
 
+def disk_is_full(places: Places) -> str:
+    """Return in words how full the home's disk is when it is too full, and what to do; "" when it is not."""
+    return (full := why_full(places.home)) and f"{full}; make room on the disk of {places.home}"
+
+
 def last_error(places: Places, name: str, since: LogEnds) -> str:
-    """Return the newest error that a role has logged since then, or how to see why it does not run."""
+    """Return the newest error that a role has logged since then, or how to see why it does not run.
+
+    A disk that is full is the reason for all else, and then logs say nothing.
+    """
+    if full := disk_is_full(places):
+        return full
     for path in (places.role_log(name), places.last_words(name)):
         try:
             with open(path, "rb") as log:

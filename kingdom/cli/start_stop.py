@@ -37,8 +37,8 @@ SERVES = {name: row.serves for name, row in ROLES.items()}
 def up(context: click.Context, foreground: bool) -> int:
     """Start the kingdom, or the parts of it that do not run. Safe to repeat.
 
-    Exit code 1 when a role does not come up or is quarantined. With --foreground systemd is notified
-    ($NOTIFY_SOCKET) when every role works, and regularly as long as none hangs.
+    Exit code 1 when a role does not come up or is quarantined, or when the disk is full. With --foreground systemd is
+    notified ($NOTIFY_SOCKET) when every role works, and regularly as long as none hangs.
     """
     places = Places(find_home())
     for line in furnish(places):
@@ -63,7 +63,10 @@ def up(context: click.Context, foreground: bool) -> int:
         code = stay(places)
         context.invoke(down, soldiers=False)
         return code
-    return Exit.FAILED if not_up or any(desired_state(places, row.name) == "quarantined" for row in rows) else Exit.DONE
+    is_well = not not_up and not launchers.disk_is_full(places)
+    return (
+        Exit.DONE if is_well and all(desired_state(places, row.name) != "quarantined" for row in rows) else Exit.FAILED
+    )
 
 
 @click.command(short_help="Stop every role; soldiers finish their work.")
@@ -171,7 +174,9 @@ def _print_up(places: Places, steward: Steward, rows: list[RoleRow], not_up: dic
     views = picture.of(places, home.system(places), time.time()).roles
     purposes = SERVES | {general.name: general.description for general in manifests.installed(places)[0]}
     shown = [(view.name, STATES.get(view.state, view.state), one_line(purposes.get(view.name, ""))) for view in views]
-    print("Not everything is up:" if not_up else f"The kingdom is up in {places.home}, under {steward.name}.")
+    full = launchers.disk_is_full(places)
+    is_up = f"The kingdom is up in {places.home}, under {steward.name}{full and ', but '}{full}."
+    print("Not everything is up:" if not_up else is_up)
     print(table(shown))
     for reason, names in not_up.items():
         print(f"  {', '.join(names)} {'has' if len(names) == 1 else 'have'} not come up: {reason}")
@@ -180,7 +185,7 @@ def _print_up(places: Places, steward: Steward, rows: list[RoleRow], not_up: dic
         if wanted != "up":
             step = f"`{home.command()} start {row.name}` starts it, logs/{row.name}.log says more"
             print(f"  {row.name} stays down, {STATES[wanted]}: {step}")
-    print(f"Next: {home.command()} doctor" if not_up else _what_to_try(places))
+    print(f"Next: {home.command()} doctor" if not_up or full else _what_to_try(places))
 
 
 def _what_to_try(places: Places) -> str:

@@ -187,6 +187,12 @@ MUTANTS = [
         before("os.pwrite(A, B, 0)", "os.pwrite(A, b' ', 4096 * self._written)"),
         caught_by="full disk, king",
     ),
+    Mutant(
+        "up calls a full disk well",
+        "kingdom.cli.launchers:disk_is_full",
+        replace("why_full(A)", "''"),
+        caught_by="full disk, up",
+    ),
     # 8: two kings
     Mutant(
         "no flock",

@@ -177,9 +177,32 @@ def may_mount() -> bool:
     return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0
 
 
+UP = """\
+cd "$KINGDOM_HOME"; up() { "$0" -m kingdom up || echo "up exits with $?"; }
+up; cat /dev/zero >ballast; up; rm ballast; up; "$0" -m kingdom down
+"""
+"""`up` while there is room, beside roles that work on a full disk, and when there is room again."""
+
+
+def check_up(tree: Path) -> list[str]:
+    """`up` says that the disk is full, and not that all is well, also when every role beats."""
+    prepared, home = trees.new_folder(), trees.new_folder()
+    homes.make(prepared)
+    command = ["unshare", "-m", "sh", "-c", MOUNT, "sh", SIZE, str(home), str(prepared), "sh", "-c"]
+    command += [UP, sys.executable]
+    done = subprocess.run(
+        command, cwd=tree, env=trees.environment(tree, home), capture_output=True, text=True, timeout=90
+    )
+    heads = [line for line in done.stdout.splitlines() if line.startswith(("The kingdom is", "Not every", "up exits"))]
+    full = f"The kingdom is up in {home}, under tmux, but the disk is 100 % full; make room on the disk of {home}."
+    well = f"The kingdom is up in {home}, under tmux."
+    return [] if heads == [well, full, "up exits with 1", well] else [done.stdout, done.stderr]
+
+
 CHECKS: dict[str, Callable[[Path], list[str]]] = {
     **{f"full disk, {role}": lambda tree, role=role: check(role, tree) for role in CASES},
     "full disk, council": check_council,
+    "full disk, up": check_up,
 }
 
 
