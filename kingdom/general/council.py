@@ -160,18 +160,16 @@ def _take_words(general: Context, task: Task, soldier: SoldierHandle, thread: st
     """Take what a person says about an open goal: the answer whether its plan is good, or words for leader."""
     words = str(task.payload.get("human_response") or "").strip()
     if note["approve"] and note["approved"] is None and task.original == note["task"]:
-        if (answer := meaning(words)) is not None:
-            note |= {"task": task.id, "approved": answer, "begun": general.now()}
-            note |= {"reply_context": _reply_context(general, task, thread), "reply_to": task.reply_to}
-            if note["approved"]:
-                _write(general, note)
-                return False
+        taken = {"task": task.id, "begun": general.now(), "reply_context": _reply_context(general, task, thread)}
+        answer = meaning(words)
+        if answer is False:
             refused = Result(task_id=task.id, status="skipped", reason="the plan was not approved")
             return _finish(general, task, soldier, thread, refused)
+        if answer:
+            _write(general, {**note, **taken, "approved": True, "reply_to": task.reply_to})
+            return False
         _send(general, task, thread, {"goal": words, "context": "said of the plan, which waits for a yes"})
-        note |= {"task": task.id, "begun": general.now(), "reply_context": _reply_context(general, task, thread)}
-        note |= {"said": one_line(words, 200)}
-        _write(general, note)
+        _write(general, {**note, **taken, "said": one_line(words, 200)})
         return False
     _send(general, task, thread, {"goal": words, "context": "said of the goal that is under way"})
     heard = Result(

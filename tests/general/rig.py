@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.general.job import GeneralJob
@@ -109,6 +112,18 @@ class GeneralRig:
         self.services.log.flush()
         lines = self.places.role_log(GENERAL).read_text().splitlines()
         return [" ".join(line.split(" ", 1)[1].replace(f" {GENERAL}:", "").split()) for line in lines]
+
+
+@contextmanager
+def unwritable(general: GeneralRig) -> Iterator[None]:
+    """While it lasts no file of the general's can be written: its drafts have no folder. OSError is what follows."""
+    scratch = general.places.scratch(GENERAL)
+    aside = scratch.rename(scratch.with_name("aside"))
+    scratch.write_text("no folder")
+    with pytest.raises(NotADirectoryError):
+        yield
+    scratch.unlink()
+    aside.rename(scratch)
 
 
 def started_ago(general: GeneralRig, seconds: float) -> None:

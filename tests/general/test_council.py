@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,8 @@ from kingdom.disk.codec import read_json
 from kingdom.general import council
 from kingdom.home.places import Places
 from kingdom.records.messages import Task
-from tests.fixtures import founded, task, write
-from tests.general.rig import TASK, GeneralRig
+from tests.fixtures import Clock, founded, task, write
+from tests.general.rig import GENERAL, TASK, GeneralRig, unwritable
 
 ASKED: dict[str, tuple[str, dict[str, str], str]] = {
     "a person's answer": ("resume", {"human_response": "go on", "text": "before"}, "go on"),
@@ -67,6 +68,8 @@ def test_a_plan_costs_as_much_for_each_task_as_earlier_ones(places: Places, row:
     assert council._estimate(places, 2) == said
 
 
+NAME_OF_ANSWER = "user_goal_1770458400180202.mime"
+"""The second at which its task was made, and six digits by its id: a repetition has the same name."""
 NOTE = {"thread": "goal-1", "task": TASK, "goal": "plan it", "approve": True, "approved": None, "said": None}
 
 
@@ -93,3 +96,75 @@ def test_what_is_no_yes_and_no_no_is_kept_and_told_to_leader(general: GeneralRig
     assert (kept["said"], kept["task"], kept["approved"]) == ("perhaps", answer.id, None)
     [told] = general.places.agent("leader").glob("*.mime")
     assert "perhaps" in told.read_text()
+    assert told.name == NAME_OF_ANSWER
+    assert f"info {answer.id} is with leader as {NAME_OF_ANSWER}" in general.log()
+
+
+@pytest.fixture
+def council_general(general: GeneralRig) -> GeneralRig:
+    general.manifest(engine="council")
+    general.restart()
+    make_folder(general.places.agent("leader"))
+    return general
+
+
+def begun(general: GeneralRig, **fields: Any) -> bool | None:
+    context, given = general.job._general, Task.from_json(task(TASK, GENERAL, repo=None, **fields))
+    return council.step(context, given, context.handle(TASK))
+
+
+def test_news_of_the_council_wake_its_general_and_no_other(general: GeneralRig) -> None:
+    assert general.places.council_news not in general.job.folders()
+    general.manifest(engine="council")
+    general.restart()
+    assert general.places.council_news in general.job.folders()
+
+
+def test_a_goal_that_names_no_folder_has_a_workspace_of_its_own(council_general: GeneralRig) -> None:
+    assert begun(council_general, payload={"goal": "plan it"}) is False
+    note = read_json(council_general.places.council_goal(TASK))
+    assert note["workspace"] == str(council_general.places.workspace(GENERAL, TASK))
+    assert Path(note["workspace"]).is_dir()
+
+
+def test_a_goal_is_told_to_have_begun_when_that_is_noted(council_general: GeneralRig) -> None:
+    with unwritable(council_general):
+        begun(council_general, payload={"goal": "plan it", "folder": "/w"})
+    begun(council_general, payload={"goal": "plan it", "folder": "/w"})
+    council_general.services.log.flush()
+    assert council_general.events().count("task.started") == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "over", "more"),
+    [
+        ({"status": "success"}, "success", {"seconds": 90.0, "tasks": 2}),
+        ({"status": "failed", "summary": "x" * 400}, "x" * 299 + "…", {}),
+        ({"status": "refused", "summary": "not ours"}, "not ours", {}),
+    ],
+)
+def test_what_a_goal_took_is_noted_when_it_ends_well(
+    council_general: GeneralRig, clock: Clock, end: dict[str, str], over: str, more: dict[str, float]
+) -> None:
+    begun(council_general, payload={"goal": "plan it", "folder": "/w"})
+    places = council_general.places
+    for path, what in ((places.council_plan(TASK), {"titles": ["read", "write"]}), (places.council_end(TASK), end)):
+        make_folder(path.parent)
+        write(path, what)
+    clock.pass_(90)
+    assert begun(council_general, payload={"goal": "plan it", "folder": "/w"}) is True
+    note = read_json(places.council_goal(TASK))
+    assert note["over"] == over
+    assert {name: note[name] for name in ("seconds", "tasks") if name in note} == more
+
+
+def test_a_deliverable_from_elsewhere_is_left_out_and_said_shortly(council_general: GeneralRig) -> None:
+    listed = [{"location": f"/etc/{'x' * 300}"}, {"location": "/etc/passwd"}]
+    kept, lost = council._keep_deliverables(council_general.job._general, Task.from_json(task(TASK)), listed)
+    assert kept == []
+    head = "a deliverable is left out: "
+    assert [len(line) for line in lost] == [len(head) + 200, len(head) + len("/etc/passwd: ") + len(WHY)]
+    assert lost[1] == f"{head}/etc/passwd: {WHY}"
+
+
+WHY = "it lies in no folder of an agent"

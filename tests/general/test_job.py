@@ -30,7 +30,7 @@ from kingdom.soldiers.starter import Starter
 from kingdom.times import stamp
 from tests import syncs
 from tests.fixtures import Clock, here, put, read, services, task, write
-from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says, started_ago
+from tests.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says, started_ago, unwritable
 from tests.shell_roles import runs
 from tests.waiting import wait_until
 
@@ -356,6 +356,16 @@ def test_a_result_that_came_in_between_is_kept_and_that_is_told(general: General
     report.write_results(general.job._general)
     assert read_json(general.places.result(TASK))["summary"] == "the first"
     assert f"warn {TASK} has a result already, which is kept" in general.log()
+
+
+def test_a_result_that_cannot_be_written_fails_the_turn_and_is_written_by_a_later_one(general: GeneralRig) -> None:
+    general.runs(says(status="success"))
+    put(general.home, "tasks", "pending", **task())
+    general.engine()
+    wait_until(general.places.raw_result(TASK).exists, SOON, "the report", (general.places.results,))
+    with unwritable(general):
+        general.job.turn(None)
+    assert general.result()["status"] == "success"
 
 
 def test_a_general_without_a_name_is_refused() -> None:
@@ -706,7 +716,9 @@ def test_claims_become_durable_while_soldiers_start_and_results_together(
         patch.setattr(general.job._starter, "start", asking)
         general.job.turn(None)
     asked = steps.take()
-    assert asked.index("sync tasks/in_progress, tasks/pending") > asked.index("ask a soldier")
+    claimed = asked.index("sync tasks/in_progress, tasks/pending")
+    assert claimed > asked.index("ask a soldier")
+    assert "ask a soldier" not in asked[claimed:], "all are asked for before one is waited for"
     reports = [general.places.raw_result(name) for name in names]
     wait_until(lambda: all(map(Path.exists, reports)), SOON, "three reports", (general.places.results,))
     with monkeypatch.context() as patch:
