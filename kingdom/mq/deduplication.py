@@ -14,9 +14,8 @@ from kingdom.mq.queue_state import QueueState
 from kingdom.mq.stores.base import DAY_MS, DedupEntry, Store
 
 KEPT_MS = DAY_MS
-BYTES_FOR_REQUESTS = 64 << 20
-BYTES_FOR_KEYS = 128 << 20
-BYTES_OF_ID = 56
+BYTES_FOR_REQUESTS = 32 << 20
+BYTES_FOR_KEYS = 64 << 20
 
 
 class Request(NamedTuple):
@@ -77,8 +76,8 @@ class Deduplication:
         self._store = store
         #: New entries, which the store is told with the next commit.
         self.unsaved: list[DedupEntry] = []
-        self._requests = ExpiringMap[int | tuple[int, ...]](KEPT_MS, BYTES_FOR_REQUESTS)
-        self._keys = ExpiringMap[int](KEPT_MS, BYTES_FOR_KEYS)
+        self._requests = ExpiringMap(KEPT_MS, BYTES_FOR_REQUESTS)
+        self._keys = ExpiringMap(KEPT_MS, BYTES_FOR_KEYS)
 
     def forget(self) -> None:
         self.unsaved = []
@@ -90,7 +89,7 @@ class Deduplication:
         self._keys.keep_ms = self._store.kept_ms
         for entry in entries:
             if entry.kind == "dedup":
-                self._keys.put(fingerprint(entry.queue, entry.key), names.id_as_number(entry.ids[0]), entry.at)
+                self._keys.put(fingerprint(entry.queue, entry.key), names.id_as_bytes(entry.ids[0]), entry.at)
             else:
                 self._keep_request(entry, fingerprint(entry.key))
 
@@ -108,16 +107,16 @@ class Deduplication:
         found = self._requests.get(request.mark)
         if found is None:
             return None
-        ids = tuple(names.id_from_number(number) for number in ((found,) if isinstance(found, int) else found))
+        ids = tuple(map(names.id_from_bytes, _ids_in(found)))
         return (*ids, *[""] * (count - len(ids)))
 
     def duplicate_of(self, queue: QueueState, dedup_key: str, now: int) -> str | None:
         """Return the id of the message that came under the same key, within the queue's window."""
         message_format.whole_text("deduplicationKey", dedup_key)
-        number = self._keys.get(fingerprint(queue.name, dedup_key))
-        if number is None:
+        found = self._keys.get(fingerprint(queue.name, dedup_key))
+        if found is None:
             return None
-        message_id = names.id_from_number(number)
+        message_id = names.id_from_bytes(found)
         return message_id if names.created_of(message_id) + queue.policy.dedup_ms > now else None
 
     def note_request(self, queue_name: str, request: Request, ids: tuple[str, ...], now: int) -> None:
@@ -128,17 +127,17 @@ class Deduplication:
     def note_key(self, queue_name: str, dedup_key: str, name: str, now: int) -> None:
         message_id = name[names.MESSAGE_ID]
         self._keys.keep_ms = self._store.kept_ms
-        self._keys.put(fingerprint(queue_name, dedup_key), names.id_as_number(message_id), now)
+        self._keys.put(fingerprint(queue_name, dedup_key), names.id_as_bytes(message_id), now)
         self.unsaved.append(DedupEntry("dedup", now, queue_name, dedup_key, (message_id,)))
 
     def _keep_request(self, entry: DedupEntry, key: bytes) -> None:
         """Add what a crash left of a request, which may be a part of it, to what the journal knows."""
-        numbers = tuple(map(names.id_as_number, entry.ids))
+        ids = [*map(names.id_as_bytes, entry.ids)]
         before = self._requests.get(key)
         if before is not None:
-            known = (before,) if isinstance(before, int) else before
-            numbers = tuple(new or old for new, old in zip_longest(numbers, known, fillvalue=0))
-        if len(numbers) == 1:
-            self._requests.put(key, numbers[0], entry.at)
-        else:
-            self._requests.put(key, numbers, entry.at, len(numbers) * BYTES_OF_ID)
+            ids = [new if any(new) else old for new, old in zip_longest(ids, _ids_in(before), fillvalue=names.NO_ID)]
+        self._requests.put(key, b"".join(ids), entry.at)
+
+
+def _ids_in(data: bytes) -> list[bytes]:
+    return [data[at : at + names.ID_BYTES] for at in range(0, len(data), names.ID_BYTES)]

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import Budget
 from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
-from kingdom.mq.expiring_map import ENTRY_BYTES, ExpiringMap, fingerprint
+from kingdom.mq.expiring_map import ExpiringMap, fingerprint
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.queue_state import NEVER, QueueState
@@ -19,6 +19,7 @@ from kingdom.mq.stores.base import DAY_MS
 
 KEPT_MS = DAY_MS
 MOST_REMEMBERED = 8_192
+BYTES_FOR_EXPIRED = 1 << 20
 OUTDATED_AT_ONCE = 1_000
 
 
@@ -67,7 +68,7 @@ def digest_of(consumer: str) -> str:
 class Leases:
     _acked: dict[str, Lease]
     _acked_before: dict[str, Lease]
-    _expired: ExpiringMap[bool]
+    _expired: ExpiringMap
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
@@ -82,7 +83,7 @@ class Leases:
         self.by_message_id.clear()
         self._ends, self._old_ends = [], []
         self._acked, self._acked_before = {}, {}
-        self._expired = ExpiringMap(KEPT_MS, MOST_REMEMBERED * ENTRY_BYTES)
+        self._expired = ExpiringMap(KEPT_MS, BYTES_FOR_EXPIRED)
 
     def of(self, queue: QueueState) -> Iterator[Lease | None]:
         """Yield the leases of a queue as far as they are not ended; None after each part that was looked through."""
@@ -115,7 +116,7 @@ class Leases:
         if self.by_message_id.pop(lease.name[MESSAGE_ID], None) is not None:
             lease.queue.inflight -= 1
             self._queues.changed = True
-            self._expired.put(fingerprint(lease.key, lease.lease_id), True, now)
+            self._expired.put(fingerprint(lease.key, lease.lease_id), b"", now)
 
     def acknowledge(self, lease: Lease) -> None:
         """End a lease by an ack, and remember that for a while."""
@@ -173,7 +174,7 @@ class Leases:
         return lease if lease is not None and lease.key == key else None
 
     def _why_not(self, key: str, lease_id: str) -> Refusal:
-        if lease_id and self._expired.get(fingerprint(key, lease_id)):
+        if lease_id and self._expired.get(fingerprint(key, lease_id)) is not None:
             return LeaseExpired(key=key)
         return self.why_not(self.search(key), lease_id)
 

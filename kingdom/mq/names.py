@@ -43,6 +43,9 @@ REMEMBERED = "8"
 FOREIGN_KIND = "5"
 """The version digit of ids that stand for the key of a message from another system; see `foreign_id`."""
 
+ID_BYTES = 16
+NO_ID = bytes(ID_BYTES)
+
 ATTEMPTS = ""
 EXPIRES, TARGET, SAME_FAILURES, BY_HAND = "e", "t", "s", "h"
 LEASE, CONSUMER, REASON, DEAD_SINCE, QUARANTINED = "l", "c", "r", "a", "q"
@@ -52,13 +55,13 @@ STAY_FOR_EVER = (TARGET, BY_HAND, BORN, KEY_END, WHOLE_KEY)
 PLAIN_LENGTH = 69
 """As long is the name of a fresh message that says nothing but its payload, and perhaps its priority."""
 
-_HEAD = r"\d{7}-\d{13}-\d{8}"
+_HEAD = r"[0-9]{7}-[0-9]{13}-[0-9]{8}"
 _GUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = re.compile(rf"{_GUID}\Z")
 _WHOLE = re.compile(rf"{_HEAD}-\d{{1,6}}(?:\.[a-z][A-Za-z0-9_]*)*-{_GUID}\Z", re.ASCII)
-ANY_NAME = rf"{_HEAD}-\d[\w.]*-[0-9a-f-]{{36}}"
+ANY_NAME = rf"{_HEAD}-[0-9][\w.]*-[0-9a-f-]{{36}}"
 """A pattern for long listings: it is quick, and as exact as a folder of our own needs."""
-WAITING_NAME = rf"{_HEAD}-\d\d*(?:\.[^\Wlr]\w*)*-[0-9a-f-]{{36}}"
+WAITING_NAME = rf"{_HEAD}-[0-9]+(?:\.[^\Wlr]\w*)*-[0-9a-f-]{{36}}"
 """What has a lease or a reason in its name does not wait; in an inbox a person has laid it."""
 
 
@@ -330,14 +333,14 @@ def tie_of(message_id: str) -> int:
     return int(message_id[15:18], 16) << 14 | int(message_id[19:23], 16) & 0x3FFF
 
 
-def id_as_number(message_id: str) -> int:
-    """Return an id in little memory; 0 for an empty one."""
-    return int(message_id.replace("-", ""), 16) if message_id else 0
+def id_as_bytes(message_id: str) -> bytes:
+    """Return an id in little memory; zeros for an empty one."""
+    return bytes.fromhex(message_id.replace("-", "")) if message_id else NO_ID
 
 
-def id_from_number(number: int) -> str:
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if number else ""
+def id_from_bytes(data: bytes) -> str:
+    text = data.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if data != NO_ID else ""
 
 
 def digest(text: str) -> str:

@@ -157,7 +157,9 @@ class QueueState:
         mortal: list[str] = []
         expiring: list[str] = []
         targeted: dict[str, list[str]] = {}
-        self.ready = [name for name in found if len(name) == plain and name[due] < now_text]
+        first = names.plain(0, 0, "")[: due.start]
+        bound = first + now_text
+        self.ready = [name for name in found if len(name) == plain and (first <= name < bound or name[due] < now_text)]
         if len(self.ready) < len(found):
             for name in found:
                 if name[due] >= now_text:

@@ -80,8 +80,8 @@ def test_a_key_tells_its_queue_and_its_message(queue: str) -> None:
 
 
 def test_an_id_fits_into_a_number() -> None:
-    assert names.id_from_number(names.id_as_number(ID)) == ID
-    assert (names.id_as_number(""), names.id_from_number(0)) == (0, "")
+    assert names.id_from_bytes(names.id_as_bytes(ID)) == ID
+    assert names.id_from_bytes(names.id_as_bytes("")) == ""
 
 
 @pytest.mark.parametrize(

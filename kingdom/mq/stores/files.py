@@ -348,6 +348,7 @@ class FileStore:
             journal_knows = names.id_prefix(self._journal.last())
             self._recent = []
             self._bulky.clear()
+            kind, remembered, created = KIND, REMEMBERED, CREATED
             for queue, folders in list(self._folders.items()):
                 messages = Messages(folders, self._stray_finder.looked)
                 found = (
@@ -356,10 +357,11 @@ class FileStore:
                     Found(queue, "dlq", messages.dead),
                 )
                 for part in found:
+                    folder = folders[part.state]
                     self._recent += [
-                        (queue, folders[part.state], name)
+                        (queue, folder, name)
                         for name in part.names
-                        if name[KIND] == REMEMBERED and name[CREATED] >= journal_knows
+                        if name[kind] == remembered and name[created] >= journal_knows
                     ]
                 yield from found
         except OSError as error:

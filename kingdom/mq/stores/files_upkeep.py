@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +25,7 @@ Folders = Mapping[str, str]
 
 LARGEST_STRAY = 64 << 20
 MOST_STRAYS = 100
+LISTED_AT_ONCE = 1000
 _ANY = re.compile(rf"^({names.ANY_NAME})\.json$", re.MULTILINE | re.ASCII)
 _WAITING = re.compile(rf"^({names.WAITING_NAME})\.json$", re.MULTILINE | re.ASCII)
 
@@ -62,18 +65,26 @@ def _without(found: list[str], later: Collection[str], folder: str) -> list[str]
 
 
 def _take_over(folder: str, pattern: re.Pattern[str], looked: dict[str, int]) -> list[str]:
+    """Return the messages in a folder, without spares from before the start. Some at a time: what is read, joined and
+    matched stays in the processor's cache."""
     make_folder(Path(folder))
     changed = os.stat(folder).st_mtime_ns
-    files = "\n".join(os.listdir(folder))
-    found: list[str] = pattern.findall(files)
-    if len(files) != len(found) * (names.PLAIN_LENGTH + len(".json") + 1) - 1:
-        found = [name for name in found if len(name) == names.PLAIN_LENGTH or names.is_name(name)]
-    if len(found) < files.count("\n") + bool(files):
-        # What is not ours is looked at later.
-        for file in files.split("\n"):
-            if file.endswith(SPARE):
-                os.unlink(f"{folder}/{file}")
-    else:
+    found: list[str] = []
+    spares: list[str] = []
+    with os.scandir(folder) as entries:
+        left = map(attrgetter("name"), entries)
+        while files := [*islice(left, LISTED_AT_ONCE)]:
+            text = "\n".join(files)
+            ours: list[str] = pattern.findall(text)
+            if len(text) != len(ours) * (names.PLAIN_LENGTH + len(".json") + 1) - 1:
+                ours = [name for name in ours if len(name) == names.PLAIN_LENGTH or names.is_name(name)]
+            found += ours
+            if len(ours) < len(files):
+                changed = 0  # what is not ours is looked at later
+                spares += [file for file in files if file.endswith(SPARE)]
+    for spare in spares:
+        os.unlink(f"{folder}/{spare}")
+    if changed:
         looked[folder] = changed
     return found
 
