@@ -59,6 +59,26 @@ class PendingRequest:
         self.code = code
         self.answer = refusal(self.request.id, code, why)
 
+    def leases(self) -> list[Data]:
+        """Return the leases that its answer hands out."""
+        return _leases_in(orjson.loads(self.answer))
+
+    def refuse_leases(self, why: str) -> None:
+        """Answer the same without these: a batch of calls refuses each that was to hand out a message."""
+        answers = orjson.loads(self.answer)["data"].get("answers")
+        if answers is None:
+            self.refuse("ERR_INTERNAL_ERROR", why)
+            return
+        refused = {"ok": False, "error": {"code": "ERR_INTERNAL_ERROR", "message": why}}
+        given = [{"requestId": one["requestId"], **refused} if _leases_in(one) else one for one in answers]
+        self.succeed({"answers": given})
+
+
+def _leases_in(answer: Data) -> list[Data]:
+    data = answer.get("data", {})
+    parts = [data, *data.get("messages", ()), *(one.get("data", {}) for one in data.get("answers", ()))]
+    return [part["lease"] for part in parts if "lease" in part]
+
 
 def refusal(request_id: str, code: str, why: str) -> bytes:
     """Return the answer to a request that is refused."""

@@ -323,6 +323,7 @@ class Server:
 
     def _send_answers(self, group: list[PendingRequest]) -> None:
         """Send the answers, after the commit; each before its request is removed: a kill in between asks again."""
+        given_back: list[PendingRequest] = []
         for pending in [*self._unanswered.values(), *group]:
             request = pending.request
             try:
@@ -332,7 +333,10 @@ class Server:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                # A full disk: what is done stays done, and its answer waits for space.
+                # A full disk: what is done stays done, and its answer waits for space; what it hands out does not.
+                if self._give_back(pending):
+                    given_back.append(pending)
+                    continue
                 if request.filename not in self._unanswered:
                     self._report(f"cannot answer {request.client} yet: {error}", "error")
                 self._unanswered[request.filename] = pending
@@ -340,6 +344,23 @@ class Server:
             self._unanswered.pop(request.filename, None)
             self._found.discard(request.filename)
             self._context.counters.count(pending.name, pending.code, self._context.clock(), pending.seconds)
+        if given_back:
+            self._send_answers(given_back)
+
+    def _give_back(self, pending: PendingRequest) -> bool:
+        """Give back the messages that an answer hands out, and refuse these instead. Return whether there were any."""
+        leases = pending.leases()
+        try:
+            for lease in leases:
+                with suppress(Refusal):
+                    self._engine.give_back(lease["messageKey"], lease["leaseId"])
+            self._engine.commit()
+        except StoreError as error:
+            self._report(f"cannot take back what {pending.request.client} was to get: {error}", "error")
+            return False
+        if leases:
+            pending.refuse_leases(f"no room on the disk for an answer of {len(pending.answer)} bytes; all wait again")
+        return bool(leases)
 
     def _move_to_dead(self, folder: Path, name: str, error: Unreadable) -> None:
         """Move what cannot be read to dead/, with its reason beside it. Its sender is told if it can be."""

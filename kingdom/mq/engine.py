@@ -503,6 +503,12 @@ class Engine:
         lease.queue.failed += 1
         return outcome
 
+    def give_back(self, key: str, lease_id: str) -> None:
+        """End a lease of which nobody has heard: the message waits as before."""
+        self._ensure_loaded()
+        now = self.clock()
+        self._failures.give_back(self._leases.held(key, lease_id, "", now), now)
+
     def why_not(self, unseen: NotSeenYet) -> Refusal:
         """Search on for the message of a lease that cannot be ended. Return why; NotSeenYet: there is more to do."""
         self._ensure_loaded()

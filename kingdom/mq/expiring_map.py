@@ -79,9 +79,9 @@ class ExpiringMap:
     def _begin_part(self, at: int) -> None:
         if self._counts[0]:
             self._youngest = [b""] * BUCKETS
-            for parts, young in ((self._parts, self._youngest), (self._sizes, 0), (self._counts, 0)):
-                parts.insert(0, young)
-                del parts[PARTS:]
+            self._parts = [self._youngest, *self._parts[: PARTS - 1]]
+            self._sizes = [0, *self._sizes[: PARTS - 1]]
+            self._counts = [0, *self._counts[: PARTS - 1]]
         self._youngest_since = at
 
 

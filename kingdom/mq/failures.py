@@ -59,17 +59,28 @@ class Failures:
             poison = policy.poison_after and same_failures >= max(policy.poison_after, policy.retry.limit)
             return self.dead_letter(lease, now, "POISON" if poison else exhausted, reason)
         due = min(now + self._wait_ms(lease), LATEST)
-        new = names.changed(lease.name, due, fields)
+        self._make_wait(lease, names.changed(lease.name, due, fields), due, now)
+        return "retry"
+
+    def _make_wait(self, lease: Lease, new: str, due: int, now: int) -> None:
+        queue = lease.queue
         try:
             self._store.move(queue.name, "inflight", lease.name, "delayed" if due > now else "ready", new)
         except MessageGone:
             self._leases.end(lease, now)
-            return "retry"
+            return
         self._leases.end(lease, now)
         self._timers.add(queue, new, due, now)
         if expires := names.expires_of(new):
             self._timers.expire_at(expires, queue, new)
-        return "retry"
+
+    def give_back(self, lease: Lease, now: int) -> None:
+        """Let a message that never reached its consumer wait as before, in its old place, without a try more."""
+        if lease.is_dead_letter:
+            self.return_dead_letter(lease, now)
+            return
+        fields = names.without_lease(lease.name) | {names.ATTEMPTS: str(lease.attempt - 1)}
+        self._make_wait(lease, names.changed(lease.name, names.created_of(lease.name), fields), now, now)
 
     def dead_letter(self, lease: Lease, now: int, code: Code, reason: str, body: str | None = None) -> Outcome:
         """Make the message a dead letter; where the queue keeps none, it goes to the archive."""

@@ -399,7 +399,7 @@ def test_status_says_how_much_is_remembered_and_how_much_may_be(box: ByHand) -> 
     after = box.data("status", {"queue": "q"})["remembered"]
     assert (before["requests"], before["deduplicationKeys"], before["bytes"]) == (0, 0, 0)
     assert (after["requests"], after["deduplicationKeys"]) == (1, 1)
-    assert 0 < after["bytes"] < after["mostBytes"] == 192 << 20
+    assert 0 < after["bytes"] < after["mostBytes"] == 96 << 20
 
 
 def test_queues_lists_all_with_counts(box: ByHand) -> None:

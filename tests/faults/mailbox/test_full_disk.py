@@ -153,13 +153,36 @@ def full_mailbox(tree: Path, backend: str) -> list[str]:
             return _lost_or_doubled(client, [1] if done else [], [] if done else [1])
 
 
+def full_hands(tree: Path, backend: str) -> list[str]:
+    """The answer that hands messages out finds no room: they wait again at once, and the consumer hears that."""
+    with on_small_disk(tree, backend, "queue") as (_, home):
+        box, waiting = home / "queue" / "mailbox", home / "queue" / "mq" / "fs" / QUEUE / "inbox"
+        request = {"requestId": "late", "clientId": "me", "command": "consume_batch", "payload": {"queue": QUEUE}}
+        draft, answer = box / "requests" / ".late", box / "responses" / "me" / "late.json"
+        with Client(box, "me", timeout=SOON) as client:
+            published = [client.publish(QUEUE, {"pad": "x" * 2_000}).message_key for _ in range(3)]
+            draft.write_text(json.dumps(request))
+            ballast = fill(home / "queue")
+            draft.rename(box / "requests" / "late.json")
+            trees.until(answer.exists, 2.0)  # there may be room for a refusal
+            wait_again = len([*waiting.iterdir()])
+            ballast.unlink()
+            if not trees.until(answer.exists, RESUMES_WITHIN) or json.loads(answer.read_text())["ok"]:
+                return ["it does not hear that it was refused"]
+            if wait_again != len(published):
+                return [f"{wait_again} waited again"]
+            after = [(delivery.message_key, delivery.attempt) for delivery in client.consume_batch(QUEUE, 4)]
+            return [] if after == [(key, 1) for key in published] else [f"{published} were given back as {after}"]
+
+
 CHECKS = {
     **{f"full store, {backend}": (full_store, backend) for backend in SIZES},
     "full mailbox, filesystem": (full_mailbox, "filesystem"),
+    "full hands, filesystem": (full_hands, "filesystem"),
 }
 
 
-QUICK = ("full store, sqlite", "full mailbox, filesystem")
+QUICK = ("full store, sqlite", "full mailbox, filesystem", "full hands, filesystem")
 
 
 @pytest.mark.parametrize("what", CHECKS if trees.CAMPAIGN else QUICK)
@@ -184,6 +207,18 @@ MUTANTS = [
         "kingdom.mailbox",
         replace("self._unanswered[A.filename] = B", "self._responses.remove_request(B.folder, A.filename)"),
         caught_by="full mailbox, filesystem",
+    ),
+    Mutant(
+        "what found no room in an answer stays leased",
+        "kingdom.mailbox",
+        replace("self._give_back(A)", "False"),
+        caught_by="full hands, filesystem",
+    ),
+    Mutant(
+        "what is given back has been tried once more",
+        "kingdom.mq.failures:Failures.give_back",
+        replace("A.attempt - 1", "A.attempt"),
+        caught_by="full hands, filesystem",
     ),
     Mutant(
         "a store in trouble is not shown",
