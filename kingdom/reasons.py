@@ -216,7 +216,8 @@ class Reasons:
 
     def _is_played(self, role: str) -> bool:
         system, _ = config.for_looking(self._places, "system")
-        return heartbeats.is_played(self._places, role, system["heartbeat"]["threshold_seconds"], time.time())
+        hang_seconds = float(system["heartbeat"]["threshold_seconds"])
+        return heartbeats.is_played(self._places, role, lambda: hang_seconds, time.time())
 
     def _is_off(self, role: str) -> str:
         said = f"the {role} does not run; {self._starts(role)}"

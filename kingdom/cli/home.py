@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from kingdom.disk.atomic import Disk
@@ -59,7 +59,7 @@ def system(places: Places) -> Config:
 
 def is_played(places: Places, role: str) -> bool:
     """Return whether a role runs, or another program plays it."""
-    return heartbeats.is_played(places, role, hang_seconds(places), time.time())
+    return heartbeats.is_played(places, role, partial(hang_seconds, places), time.time())
 
 
 def hang_seconds(places: Places) -> float:

@@ -175,7 +175,8 @@ class GeneralJob:
                 self._finish_starts(failed)
             if len(self._general.endings) == BATCH:
                 self._write_results(failed)
-        self._write_results(failed)
+        if self._general.endings:
+            self._write_results(failed)
         self._finish_starts(failed)
         if failed:
             raise failed[0]

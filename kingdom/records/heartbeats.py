@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from kingdom.disk.codec import parse_json, read_bytes
@@ -43,12 +44,15 @@ def foreign_age(places: Places, role: str, now: float) -> float | None:
     return max(0.0, now - written)
 
 
-def is_played(places: Places, role: str, hang_seconds: float, now: float) -> bool:
-    """Return whether somebody plays a role: ours, which holds its lock, or another program that beats."""
+def is_played(places: Places, role: str, hang_seconds: Callable[[], float], now: float) -> bool:
+    """Return whether somebody plays a role: ours, which holds its lock, or another program that beats.
+
+    Where ours does, the configuration is not asked for `hang_seconds`.
+    """
     if is_locked(places.lock(role)):
         return True
     age = foreign_age(places, role, now)
-    return age is not None and age <= hang_seconds
+    return age is not None and age <= hang_seconds()
 
 
 def _record(content: bytes) -> dict[str, Any] | None:

@@ -80,13 +80,13 @@ def test_a_shell_empties_its_heartbeat_before_it_writes_it(places: Places) -> No
 
 def test_a_role_is_played_by_ours_or_by_another_program_that_beats(places: Places) -> None:
     lock, beat, now = Lock(places.lock("king"), "king"), places.heartbeat("king"), time.time()
-    assert not is_played(places, "king", 120, now)
+    assert not is_played(places, "king", lambda: 120, now)
     beat.write_text("alive")
-    assert is_played(places, "king", 120, now)
+    assert is_played(places, "king", lambda: 120, now)
     os.utime(beat, (now - 121,) * 2)
-    assert not is_played(places, "king", 120, now)
+    assert not is_played(places, "king", lambda: 120, now)
     lock.acquire()
-    assert is_played(places, "king", 120, now)
+    assert is_played(places, "king", lambda: 120, now)
     lock.release()
 
 
