@@ -89,7 +89,7 @@ def print_messages(places: Places, put: Callable[[], str], timeout: float, in_js
         print(f"`{home.command()} why {printable(failed)}` shows more")
     if last.get("type") == "human_input_request" and not in_json:
         print(f'Answer with: {home.command()} say --answer {_asking_task(last)} "..."')
-    return Exit.FAILED if code_of(last) in FAILURES else Exit.DONE
+    return Exit.FAILED if code_of(last.get("code"), last.get("content")) in FAILURES else Exit.DONE
 
 
 def _until_interrupted(messages: Iterator[Document], event: str) -> Iterator[Document]:

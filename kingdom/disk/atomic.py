@@ -124,7 +124,7 @@ class Drafts:
         self._open: list[int] = []
 
     def write(self, items: Iterable[Item]) -> list[Pair]:
-        """Write files. Return where each lies, and where it is to appear after `sync`."""
+        """Write files. Return where each lies, and where it is to appear."""
         pairs: list[Pair] = []
         for path, data in items:
             draft = self._disk.draft_name()
@@ -187,19 +187,23 @@ class Disk:
 
     def create_all(self, items: Iterable[Item]) -> list[Name]:
         """Create files, made durable together. Return the paths that were taken already; those are left untouched."""
-        with self.drafts() as drafts:
-            pairs = drafts.write(items)
-            drafts.sync()
+        with self.drafts(items) as (pairs,):
             taken = self.show_new(pairs)
         self.sync_names(path for _, path in pairs)
         return taken
 
     @contextmanager
-    def drafts(self) -> Iterator[Drafts]:
-        """Begin files that become durable together. After an error those are deleted that have not appeared."""
+    def drafts(self, *groups: Iterable[Item], logs: Collection[Name] = ()) -> Iterator[list[list[Pair]]]:
+        """Write files that nobody sees yet, made durable together with what was appended to `logs`.
+
+        Yield where each file of a group lies, and where it is to appear: `show_new` and `show_changed` see to that.
+        After an error those are deleted that have not appeared.
+        """
         drafts = Drafts(self)
         try:
-            yield drafts
+            pairs = [drafts.write(items) for items in groups]
+            drafts.sync(logs)
+            yield pairs
         except BaseException:
             drafts.delete()
             raise
@@ -218,12 +222,13 @@ class Disk:
                 taken.append(path)
         return taken
 
-    def show_changed(self, drafts: Iterable[Pair]) -> None:
-        """Have drafts appear in place of older files, until `sync_names` not durably."""
+    def show_changed(self, drafts: Sequence[Pair], *, sync: bool = True) -> None:
+        """Have drafts appear in place of older files; without `sync` not durably, until `sync_names`."""
         for draft, path in drafts:
             self.guard()
             os.replace(draft, path)
             self.rewritten.add(str(path))
+        self.sync_names([path for _, path in drafts] if sync else ())
 
     def new_file(self) -> NewFile:
         """Begin a file whose name is to be found yet: the first that is not taken."""
@@ -236,11 +241,8 @@ class Disk:
 
     def rewrite_all(self, items: Iterable[Item]) -> None:
         """Replace files, made durable together."""
-        with self.drafts() as drafts:
-            pairs = drafts.write(items)
-            drafts.sync()
+        with self.drafts(items) as (pairs,):
             self.show_changed(pairs)
-        self.sync_names(path for _, path in pairs)
 
     def move(self, src: Path, dst: Path) -> None:
         """Rename without replacing. FileNotFoundError when `src` is gone, Collision when `dst` is taken."""
@@ -273,10 +275,8 @@ class Disk:
     def rewrite_and_move(self, items: Iterable[tuple[Name, Name, bytes]]) -> list[Pair]:
         """Replace files and then rename them, made durable together. Return the pairs that could not move."""
         changed = list(items)
-        with self.drafts() as drafts:
-            pairs = drafts.write((src, data) for src, _, data in changed)
-            drafts.sync()
-            self.show_changed(pairs)
+        with self.drafts((src, data) for src, _, data in changed) as (pairs,):
+            self.show_changed(pairs, sync=False)
         return self.move_all((src, dst) for src, dst, _ in changed)
 
     def remove(self, path: Path) -> None:

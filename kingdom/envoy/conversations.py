@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kingdom.disk.atomic import Item
 from kingdom.disk.json_file import JsonFile
-from kingdom.envoy.channels import CHANNELS, default_channel, default_room, is_set_up
+from kingdom.envoy.channels import CHANNELS, default_channel, default_room, set_up
 from kingdom.errors import BadInput
 from kingdom.records import notes
 from kingdom.records.messages import Json, Message, alert
@@ -82,6 +82,7 @@ class Conversations:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._set_up = set_up(services.config)
         self._threads = self._file("thread-mappings.json")
         self._closed = self._file("closed-threads.json")
         self._awaiting = self._file("awaiting-responses.json", "[]")
@@ -113,7 +114,7 @@ class Conversations:
         config = self._services.config
         source = str((message.source_ref or {}).get("source", ""))
         asked_in = (message.source_ref or {}).get("channel")
-        channel = source if is_set_up(config, source) else default_channel(config)
+        channel = source if source in self._set_up else default_channel(config)
         if message.type == "notification" and asked_in and message.channel not in (None, asked_in):
             channel = default_channel(config)
         elsewhere = Address(channel, message.channel or default_room(config, channel), None)
@@ -123,7 +124,7 @@ class Conversations:
         thread = _address(row)
         if row is None or thread is None or not THREAD_RULES[message.type].in_thread:
             return elsewhere
-        if not is_set_up(config, thread.channel):
+        if thread.channel not in self._set_up:
             return elsewhere
         if message.type == "notification" and message.channel not in (None, thread.room, row.get("named"), asked_in):
             return elsewhere

@@ -27,7 +27,7 @@ def drafts_of(message: Message, address: Address, channel: Channel) -> list[Draf
         draft._replace(
             choices=choices if draft is drafts[-1] else (),
             task=asking_task(message) if asks else message.task_id,
-            code=code_of(message.to_json()),
+            code=code_of(message.code, message.content),
             written_at=message.created_at,
             opens=opens if draft is drafts[0] else "",
         )

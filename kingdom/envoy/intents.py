@@ -30,16 +30,15 @@ class Intents:
         self.uncertain = {name.removesuffix(".json"): now for name in os.listdir(self._intents)}
         """Since when it is open whether a message was posted, by its id and the monotonic clock."""
 
-    def create(self, addressed: Iterable[tuple[Message, Address | None]]) -> None:
-        """Note durably that these messages are about to be posted, and where; None when that may still change."""
-        addressed = [*addressed]
+    def create(self, addressed: Sequence[tuple[Message, Address]]) -> None:
+        """Note durably that these messages are about to be posted, and where."""
         since = stamp(self._services.clock())
         self._noted.update(message.id for message, _ in addressed)
         self._services.disk.create_all(
             [
                 (
                     self._intents / f"{message.id}.json",
-                    to_json({"letter": message.id, "since": since, **_where(address)}),
+                    to_json({"letter": message.id, "since": since, **address._asdict()}),
                 )
                 for message, address in addressed
             ]
@@ -81,10 +80,6 @@ class Intents:
         """Delete the intents and receipts of uncertain messages that have been filed."""
         pending = self._services.queues.messages
         self.remove([message_id for message_id in self.uncertain if not pending.has(message_id, "pending")])
-
-
-def _where(address: Address | None) -> dict[str, str | None]:
-    return {} if address is None else address._asdict()
 
 
 def _receipt(posted: Posted) -> dict[str, str]:

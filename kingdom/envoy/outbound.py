@@ -36,7 +36,7 @@ class Outbound:
         self._intents = Intents(services)
         self._deliveries = deliveries
         self._earlier = set(services.queues.messages.ids("pending"))
-        """Messages that an earlier process may have posted on a channel that remembers its posts."""
+        """Messages that an earlier process may have posted on a channel that posts at once."""
 
     def has_to_wait(self, message: Message) -> bool:
         """Queue a message whose channel posts from a thread of its own. Return whether its channel does."""
@@ -107,8 +107,6 @@ class Outbound:
             raise
 
     def _send(self, messages: list[Message]) -> None:
-        if forgotten := [message for message in messages if not self._is_remembered(self._address(message))]:
-            self._intents.create([(message, None) for message in forgotten])
         posted: list[Posted] = []
         refused: list[Refused] = []
         for message in messages:
@@ -125,6 +123,8 @@ class Outbound:
     def _settle(self, posted: list[Posted], refused: list[Refused]) -> None:
         for post in posted:
             self._conversations.note(post)
+        if posted:
+            self._intents.write_receipts(posted)
         self._file_all(posted, refused)
         for post in posted:
             self._mark(post)
@@ -132,8 +132,6 @@ class Outbound:
     def _file_all(self, posted: list[Posted], refused: list[Refused]) -> None:
         for message, why in refused:
             self._retry_or_fail(message, why)
-        if forgotten := [post for post in posted if not self._is_remembered(post.address)]:
-            self._intents.write_receipts(forgotten)
         self._file("sent", [_sent(post) for post in posted])
         for message, address, _ in posted:
             said = f"posted {message.id} ({message.type}) on {address.channel} in {address.room}"
@@ -178,20 +176,13 @@ class Outbound:
             with suppress(ChannelRefused):
                 self._deliveries.rest(room, since + self._channels.get(room.channel).settle_seconds)
 
-    def _is_remembered(self, address: Address) -> bool:
-        """Return whether the channel itself knows what was posted on it, without a note of ours."""
-        try:
-            return self._channels.get(address.channel).remembers
-        except ChannelRefused:
-            return False
-
     def _address(self, message: Message) -> Address:
         intended = self._intents.intended(message) if message.id in self._intents.uncertain else None
         return intended or self._conversations.address(message)
 
     def _post(self, message: Message, address: Address) -> Post:
         channel = self._channels.get(address.channel)
-        is_uncertain = message.id in self._intents.uncertain or (channel.remembers and message.id in self._earlier)
+        is_uncertain = message.id in self._intents.uncertain or message.id in self._earlier
         if is_uncertain and (before := self._intents.receipt(message)) is not None:
             return before
         drafts = drafts_of(message, address, channel)
@@ -200,7 +191,8 @@ class Outbound:
 
     def _mark(self, posted: Posted) -> None:
         """Show how a task stands on the post that its thread hangs under, and on the person's that began it."""
-        code, thread, source = code_of(posted.message.to_json()), posted.thread, posted.message.source_ref or {}
+        message, thread, source = posted.message, posted.thread, posted.message.source_ref or {}
+        code = code_of(message.code, message.content)
         if code is None:
             return
         places = {(thread.room, str(thread.thread))}
@@ -226,14 +218,11 @@ class Outbound:
     def _file(self, state: str, messages: list[Message]) -> None:
         """File messages, after what they mean for their threads; before that their posts become durable."""
         disk, queue, ids = self._services.disk, self._services.queues.messages, [message.id for message in messages]
-        with disk.drafts() as drafts:
-            threads = drafts.write(self._conversations.unsaved())
-            filing = drafts.write(queue.files("pending", messages))
-            drafts.sync(self._channels.unsynced())
+        files, posts = queue.files("pending", messages), self._channels.unsynced()
+        with disk.drafts(self._conversations.unsaved(), files, logs=posts) as (threads, filing):
             disk.show_changed(threads)
-            disk.sync_names(path for _, path in threads)
             self._conversations.note_saved()
-            disk.show_changed(filing)
+            disk.show_changed(filing, sync=False)
         queue.move(ids, "pending", state)
         self._intents.remove(ids)
         self._earlier.difference_update(ids)

@@ -159,19 +159,16 @@ class Context:
         made = [task for decision, task in begun if not (decision.begun and tasks.was_made(task.id))]
         pairs = zip(noted, decisions, strict=True)
         said = [message for after, before in pairs for message in self._missing_messages(after, before, now)]
-        with self.disk.drafts() as drafts:
-            noting = drafts.write(notes)
-            following = drafts.write([*tasks.files("pending", made), *messages.files("pending", said)])
-            changing = drafts.write(changes)
-            drafts.sync()
+        new = [*tasks.files("pending", made), *messages.files("pending", said)]
+        # Also of what was made before an error, which may have come before this.
+        folders = [tasks.folders["pending"]] if begun else []
+        folders += [messages.folders["pending"]] if any(decision.drafts for decision in noted) else []
+        with self.disk.drafts(notes, new, changes) as (noting, following, changing):
             self.disk.show_changed(noting)
-            self.disk.sync_names(path for path, _ in notes)
             self.disk.show_new(following)
             self.replays.add([(decision.key, task.id) for decision, task in begun])
-            # Also of what was made before an error, which may have come before this.
-            self.disk.sync_folders([tasks.folder("pending")] if begun else [])
-            self.disk.sync_folders([messages.folder("pending")] if any(decision.drafts for decision in noted) else [])
-            self.disk.show_changed(changing)
+            self.disk.sync_folders(folders)
+            self.disk.show_changed(changing, sync=False)
             finish(noted)
 
     def _missing_messages(self, decision: Decision[C], before: Decision[C], now: str) -> Iterator[Message]:

@@ -51,7 +51,7 @@ class Backlog(Generic[R]):
         most_kept: int = MOST_KEPT,
     ) -> None:
         self._queue = queue
-        self.folder = queue.folder(state)
+        self.folder = queue.folders[state]
         self._state = state
         self._period = period
         self._mine = mine

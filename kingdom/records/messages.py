@@ -48,14 +48,9 @@ class Queued(NamedTuple):
     begun: bool = False
     #: The task that a message belongs to.
     about: str | None = None
-
-    @property
-    def is_answer(self) -> bool:
-        return self.type.endswith(ANSWER_TYPES)
-
-    @property
-    def is_chat(self) -> bool:
-        return self.type.endswith(CHAT_TYPES)
+    #: Of an event: as there.
+    is_answer: bool = False
+    is_chat: bool = False
 
 
 ACCOUNT = "account"
@@ -175,7 +170,9 @@ class Event(Filed):
     def queued(self) -> Queued:
         begun = self.task_id is not None or bool(self.message_ids)
         order = rank(self.priority, self.created_at, self.id)
-        return Queued(order, f"{self.id}.json", self.type, self.priority, begun)
+        return Queued(
+            order, f"{self.id}.json", self.type, self.priority, begun, is_answer=self.is_answer, is_chat=self.is_chat
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,12 +347,12 @@ _PREFIXES = {
 }
 
 
-def code_of(message: Json) -> str | None:
-    """Return what a message says of its task, one of CODES; a foreign one is known by its first word."""
-    if (code := message.get("code")) in CODES:
+def code_of(code: object, content: object) -> str | None:
+    """Return what a message says of its task, one of CODES; a foreign one is known by the first word of its content."""
+    if code in CODES:
         return str(code)
-    content = str(message.get("content", ""))
-    return _PREFIXES.get(content.partition(" ")[0]) or _PREFIXES.get(content[:1])
+    text = str(content)
+    return _PREFIXES.get(text.partition(" ")[0]) or _PREFIXES.get(text[:1])
 
 
 def alert(id: str, text: str, channel: str | None, written_at: str) -> Message:

@@ -36,25 +36,27 @@ class Queue(Generic[R]):
     ) -> None:
         self.kind = kind
         self._record = record
-        self._folders = {state: places.folder(kind, state) for state in MOVES[kind]}
+        #: By state, where its files lie.
+        self.folders = {state: places.folder(kind, state) for state in MOVES[kind]}
         self._disk = disk
         self._log = log
         self._clock = clock
 
-    def folder(self, state: str) -> Path:
-        return self._folders[state]
-
     def create(self, records: Iterable[R]) -> None:
         """Write new files into `pending`, durable together. A record whose name is taken is left out."""
-        self._disk.create_all(self.files("pending", records))
+        new = list(records)
+        for record in new:
+            check_name(self.kind, record.id)
+        self._disk.create_all(self.files("pending", new))
 
     def update(self, state: str, records: Iterable[R]) -> None:
         """Rewrite records that were read in this state, durable together."""
         self._disk.rewrite_all(self.files(state, records))
 
     def files(self, state: str, records: Iterable[R]) -> list[Item]:
-        """Return the files of records, for who writes them together with others."""
-        return [(self._path(state, record.id), to_json(record.to_json())) for record in records]
+        """Return the files of records that were read, or have an id of ours, for who writes them with others."""
+        folder = self.folders[state]
+        return [(f"{folder}/{record.id}.json", to_json(record.to_json())) for record in records]
 
     def change(self, state: str, id: str, **changes: Any) -> None:
         """Read a record and rewrite it with some fields changed."""
@@ -66,24 +68,24 @@ class Queue(Generic[R]):
         Without `sync` they are durable after `sync` of both states.
         """
         self._check_move(src, dst)
-        before, after = self._folders[src], self._folders[dst]
+        before, after = self.folders[src], self.folders[dst]
         stuck = self._disk.move_all([(f"{before}/{id}.json", f"{after}/{id}.json") for id in ids], sync=sync)
         return [os.path.basename(path).removesuffix(".json") for path, _ in stuck]
 
     def sync(self, *states: str) -> None:
         """Make durable what was moved into and out of these states."""
-        self._disk.sync_folders([self._folders[state] for state in states])
+        self._disk.sync_folders([self.folders[state] for state in states])
 
     def end(self, records: Iterable[R], src: str, dst: str) -> None:
         """Rewrite records that were read in `src` and move them to where they stay, durable together."""
         self._check_move(src, dst)
-        before, after = self._folders[src], self._folders[dst]
+        before, after = self.folders[src], self.folders[dst]
         files = ((f"{record.id}.json", to_json(record.to_json())) for record in records)
         self._disk.rewrite_and_move([(f"{before}/{name}", f"{after}/{name}", data) for name, data in files])
 
     def file_names(self, state: str) -> list[str]:
         """Return the names that a reader may see, in no order."""
-        with os.scandir(self._folders[state]) as entries:
+        with os.scandir(self.folders[state]) as entries:
             return [entry.name for entry in entries if not is_hidden(entry.name)]
 
     def ids(self, state: str) -> list[str]:
@@ -91,7 +93,7 @@ class Queue(Generic[R]):
 
     def has(self, id: str, *states: str) -> bool:
         name = f"{check_name(self.kind, id)}.json"
-        return any(is_there(f"{self._folders[state]}/{name}") for state in states)
+        return any(is_there(f"{self.folders[state]}/{name}") for state in states)
 
     def was_made(self, id: str) -> bool:
         """Return whether a record lies in any state; asked in the order of moves, so that one that moves is seen."""
@@ -99,14 +101,14 @@ class Queue(Generic[R]):
 
     def read(self, state: str, id: str) -> R:
         """Return the record. FileNotFoundError when it is gone; BadInput says what is wrong with its file."""
-        return self._parse(self._path(state, id))
+        return self._parse(f"{self.folders[state]}/{check_name(self.kind, id)}.json")
 
     def take(self, state: str, filename: str, *, owner: bool = True) -> R | None:
         """Return the record in a file; None when the file is gone, may be unfinished, or cannot be read.
 
         The queue's owner, its one consumer, moves what cannot be read to `dead`.
         """
-        path = f"{self._folders[state]}/{filename}"
+        path = f"{self.folders[state]}/{filename}"
         try:
             return self._parse(path)
         except FileNotFoundError:
@@ -121,7 +123,7 @@ class Queue(Generic[R]):
     def move_to_dead(self, state: str, filename: str, reason: str) -> None:
         """Move a file to dead/, with its reason beside it. The reason is written first."""
         self._check_move(state, "dead")
-        path, target = self.folder(state) / filename, self._free_dead_path(filename)
+        path, target = self.folders[state] / filename, self._free_dead_path(filename)
         filename, reason = _printable(filename), _printable(reason)
         note = {"file": filename, "from": f"{self.kind}/{state}", "reason": reason, "buried_at": stamp(self._clock())}
         self._disk.rewrite(target.with_name(f"{target.name}.reason"), to_json(note))
@@ -136,9 +138,6 @@ class Queue(Generic[R]):
         if dst not in MOVES[self.kind][src]:
             raise IllegalMove(what=self.kind, src=src, dst=dst)
 
-    def _path(self, state: str, id: str) -> str:
-        return f"{self._folders[state]}/{check_name(self.kind, id)}.json"
-
     def _may_be_unfinished(self, path: str) -> bool:
         try:
             about = os.lstat(path)
@@ -147,7 +146,7 @@ class Queue(Generic[R]):
         return stat.S_ISREG(about.st_mode) and 0 <= self._clock() - about.st_mtime < SETTLING_SECONDS
 
     def _free_dead_path(self, filename: str) -> Path:
-        dead = self.folder("dead")
+        dead = self.folders["dead"]
         plain = _printable(filename)
         if len(plain.encode()) > 200:
             plain = f"{plain[:60]}…"

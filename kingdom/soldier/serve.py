@@ -147,10 +147,8 @@ def _hand_in(ready: Ready, report: RawReport) -> Callable[[], None]:
     order, places = ready.order, ready.places
     disk = Disk(places.soldier_folder(order.task_id), durability=order.durability)
     path = places.raw_result(order.task_id)
-    with disk.drafts() as drafts:
-        written = drafts.write([(path, to_json(report.to_json()))])
-        drafts.sync()
-        disk.show_changed(written)
+    with disk.drafts([(path, to_json(report.to_json()))]) as (written,):
+        disk.show_changed(written, sync=False)
     return partial(disk.sync_names, [path])
 
 

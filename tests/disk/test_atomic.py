@@ -200,15 +200,14 @@ def test_a_large_group_does_not_hold_all_its_files_open(home: Path) -> None:
 
 
 def test_a_log_that_somebody_has_removed_needs_no_sync(home: Path) -> None:
-    with Disk(home / "scratch", durability="power").drafts() as drafts:
-        drafts.sync([home / "gone"])
+    with Disk(home / "scratch", durability="power").drafts(logs=[home / "gone"]):
+        pass
 
 
 def with_a_log(disk: Disk, home: Path) -> None:
     disk.append(home / "a" / "log", b"x\n")
-    with disk.drafts() as drafts:
-        drafts.write([(home / "b" / "new", b"x")])
-        drafts.sync([home / "a" / "log"])
+    with disk.drafts([(home / "b" / "new", b"x")], logs=[home / "a" / "log"]):
+        pass
 
 
 class OldLibc:

@@ -29,6 +29,7 @@ from kingdom.envoy.locked_out import LockedOut
 from kingdom.home import schemas
 from kingdom.records.messages import Message
 from kingdom.runtime.role import Services
+from tests.envoy.envoys import traces
 from tests.fixtures import MORNING, Clock, all_of, message, put, services, write
 from tests.waiting import SOON, wait_until
 
@@ -236,6 +237,23 @@ def test_what_is_opened_in_another_room_waits_for_that(deliveries: Deliveries) -
     assert deliveries.take_due() == []
     assert outcomes(deliveries).delivered
     assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-2.json"]
+
+
+def test_that_a_message_is_about_to_be_posted_is_on_the_disk_before_it_is(
+    given: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post, found = Errand.post, []
+
+    def look_and_post(channel: Errand, draft: Draft) -> Post:
+        found.append(traces(given.places.home))
+        return post(channel, draft)
+
+    monkeypatch.setattr(Errand, "post", look_and_post)
+    put(given.places.home, "messages", "pending", **message("msg-1", channel="here", source_ref={"source": "errand"}))
+    job = EnvoyJob(given)
+    assert turned(job) == ["msg-1"]
+    assert (found, traces(given.places.home)) == ([["msg-1.json"]], [])
+    job.close()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.envoy.channels import Channels
-from kingdom.envoy.channels.base import Draft, Post
+from kingdom.envoy.channels.base import Draft
 from kingdom.envoy.job import EnvoyJob
 from kingdom.home.places import Places
 from tests import syncs
@@ -106,7 +106,7 @@ def _receipt(home: Path, clock: Clock) -> None:
 INTERRUPTED: dict[str, Callable[[Path, Clock], object]] = {
     "before it was posted": lambda home, clock: intent(home),
     "before the receipt": _posted,
-    "on a channel that remembers": post_by_hand,
+    "on a channel that posts at once": post_by_hand,
     "before it was filed": _receipt,
 }
 
@@ -155,22 +155,6 @@ def test_an_error_after_the_post_does_not_repeat_it(home: Path, clock: Clock, br
         path.rmdir()
     settle(home, clock, envoy)
     assert (posted(home), here(home, "messages", "sent")) == (["msg-1"], ["msg-1"])
-
-
-def test_that_a_message_is_about_to_be_posted_is_on_the_disk_before_it_is(
-    home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    post, found = grumpy.Grumpy.post, []
-
-    def look_and_post(channel: grumpy.Grumpy, draft: Draft) -> Post:
-        found.append(traces(home))
-        return post(channel, draft)
-
-    monkeypatch.setattr(grumpy.Grumpy, "post", look_and_post)
-    services(home, "envoy", clock)
-    put(home, "messages", "pending", **message(**ON_GRUMPY))
-    settle(home, clock)
-    assert (found, traces(home)) == ([["msg-1.json"]], [])
 
 
 @pytest.mark.parametrize("place", ["sent", "failed"])

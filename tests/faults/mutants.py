@@ -120,7 +120,7 @@ MUTANTS = [
     Mutant(
         "what an earlier process has posted is posted again",
         "kingdom.envoy.outbound:Outbound._post",
-        replace("channel.remembers and A in B", "False"),
+        replace("message.id in self._earlier", "False"),
         caught_by="envoy kill",
         near="messages/",
     ),
@@ -162,14 +162,14 @@ MUTANTS = [
     Mutant(
         "no fsync of the folder in which a cause is noted",
         "kingdom.king.context:Context.hand_over",
-        drop("sync_names"),
+        replace("A.show_changed(noting)", "A.show_changed(noting, sync=False)"),
         caught_by="king power",
         near="synced",
     ),
     Mutant(
         "messages are filed before their posts are durable",
         "kingdom.envoy.outbound:Outbound._file",
-        replace("A.sync(self._channels.unsynced())", "A.sync()"),
+        replace("self._channels.unsynced()", "()"),
         caught_by="envoy power",
         near="synced",
     ),

@@ -123,7 +123,7 @@ def a_persons_task_speaks_under_their_words(home: Path) -> None:
 
 
 def prefixes_tell_what_a_message_is(home: Path) -> None:
-    seen = [code_of({"content": f"{prefix} x"}) for prefix in ("[complete]", "[failed]", "✅", "❌", "⏭️")]
+    seen = [code_of(None, f"{prefix} x") for prefix in ("[complete]", "[failed]", "✅", "❌", "⏭️")]
     assert seen == ["completed", "failed", "completed", "failed", "skipped"]
     ends(home, {"status": "failed"})
     assert last_message(home)["content"] == "[failed] unknown"

@@ -48,7 +48,7 @@ def test_a_rescan_finds_what_no_arrival_told_and_forgets_what_left(queues: Queue
     put(home, "events", "pending", **event("evt-1"))
     put(home, "events", "pending", **event("evt-2"))
     backlog.rescan()
-    (queues.events.folder("pending") / "evt-1.json").unlink()
+    (queues.events.folders["pending"] / "evt-1.json").unlink()
     put(home, "events", "pending", **event("evt-3"))
     backlog.rescan()
     assert names(backlog) == ["evt-2", "evt-3"]
@@ -68,7 +68,7 @@ def test_a_backlog_may_be_for_some_alone(queues: Queues, home: Path) -> None:
 
 
 def test_a_file_that_is_being_written_in_place_is_given_time(queues: Queues, home: Path, clock: Clock) -> None:
-    path = queues.events.folder("pending") / "evt-1.json"
+    path = queues.events.folders["pending"] / "evt-1.json"
     backlog = Backlog(queues.events, period=lambda: 10.0)
     path.write_text('{"id": "evt-1", ')
     clock.now = path.stat().st_mtime + SETTLING_SECONDS / 2
@@ -83,7 +83,7 @@ def test_a_file_that_is_being_written_in_place_is_given_time(queues: Queues, hom
 
 
 def test_a_file_that_stays_half_written_is_moved_to_dead(queues: Queues, home: Path, clock: Clock) -> None:
-    path = queues.events.folder("pending") / "evt-1.json"
+    path = queues.events.folders["pending"] / "evt-1.json"
     path.write_text('{"id": "evt-1", ')
     clock.now = path.stat().st_mtime + SETTLING_SECONDS
     backlog = Backlog(queues.events, period=lambda: 10.0)
@@ -191,12 +191,12 @@ def test_it_says_when_it_wants_to_look_again(queues: Queues, home: Path, clock: 
     assert (backlog.refresh({}, 109.0), len(backlog.waiting), backlog.next_look) == (False, 0, 110.0)
     assert (backlog.refresh({}, 110.0), len(backlog.waiting), backlog.next_look) == (True, 1, 120.0)
     put(home, "events", "pending", **event("evt-2"))
-    assert (backlog.refresh({queues.events.folder("pending"): ["evt-2.json"]}, 111.0), len(backlog.waiting)) == (
+    assert (backlog.refresh({queues.events.folders["pending"]: ["evt-2.json"]}, 111.0), len(backlog.waiting)) == (
         False,
         2,
     )
     assert (backlog.refresh(None, 112.0), backlog.next_look) == (True, 122.0)
-    half = queues.events.folder("pending") / "evt-3.json"
+    half = queues.events.folders["pending"] / "evt-3.json"
     half.write_text("{")
     clock.now = half.stat().st_mtime
     backlog.refresh(None, 113.0)
@@ -217,7 +217,7 @@ def test_those_follow_for_which_something_has_come_or_whose_time_it_is(queues: Q
 
 
 def test_what_was_given_time_is_looked_at_anew_by_a_rescan(queues: Queues, home: Path, clock: Clock) -> None:
-    path = queues.events.folder("pending") / "evt-1.json"
+    path = queues.events.folders["pending"] / "evt-1.json"
     path.write_text("{")
     clock.now = path.stat().st_mtime
     backlog = Backlog(queues.events, period=lambda: 10.0)

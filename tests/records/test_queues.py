@@ -87,12 +87,12 @@ def test_some_fields_are_changed_where_the_record_lies(queues: Queues, home: Pat
 def test_what_is_sent_is_not_set_aside(queues: Queues) -> None:
     with pytest.raises(IllegalMove):
         queues.messages.move_to_dead("sent", "msg-1.json", "it is too late")
-    assert list(queues.messages.folder("dead").iterdir()) == []
+    assert list(queues.messages.folders["dead"].iterdir()) == []
 
 
 def test_hidden_names_are_seen_by_nobody(queues: Queues, home: Path) -> None:
     for name in (".draft.json", "evt-1.json.tmp", "evt-1.json"):
-        (queues.events.folder("pending") / name).write_text("{}")
+        (queues.events.folders["pending"] / name).write_text("{}")
     assert queues.events.file_names("pending") == ["evt-1.json"]
 
 
@@ -120,10 +120,10 @@ BAD: dict[str, tuple[bytes, Maker, str]] = {
 def test_what_cannot_be_read_lies_in_dead_with_its_reason(king: Services, queues: Queues, what: str) -> None:
     raw, make, why = BAD[what]
     name = os.fsdecode(raw)
-    make(queues.events.folder("pending") / name)
+    make(queues.events.folders["pending"] / name)
     assert queues.events.take("pending", name) is None
-    assert os.listdir(queues.events.folder("pending")) == []
-    (reason,) = queues.events.folder("dead").glob("*.reason")
+    assert os.listdir(queues.events.folders["pending"]) == []
+    (reason,) = queues.events.folders["dead"].glob("*.reason")
     assert why in read_json(reason)["reason"]
     assert os.path.lexists(str(reason).removesuffix(".reason"))
     king.log.flush()
@@ -132,7 +132,7 @@ def test_what_cannot_be_read_lies_in_dead_with_its_reason(king: Services, queues
 
 def test_the_reason_is_there_before_the_file(home: Path, clock: Clock) -> None:
     king = services(home, "king", clock)
-    path = king.queues.events.folder("pending") / "evt-1.json"
+    path = king.queues.events.folders["pending"] / "evt-1.json"
     path.write_text("{")
     rights = iter([True])
 
@@ -144,15 +144,15 @@ def test_the_reason_is_there_before_the_file(home: Path, clock: Clock) -> None:
     with pytest.raises(LockLost):
         king.queues.events.move_to_dead("pending", "evt-1.json", "half a file")
     assert path.exists()
-    (reason,) = king.queues.events.folder("dead").iterdir()
+    (reason,) = king.queues.events.folders["dead"].iterdir()
     assert reason.name == "evt-1.json.reason"
 
 
 def test_two_of_one_name_are_both_kept(queues: Queues, home: Path) -> None:
     for _ in range(3):
-        (queues.events.folder("pending") / "evt-1.json").write_text("{")
+        (queues.events.folders["pending"] / "evt-1.json").write_text("{")
         queues.events.take("pending", "evt-1.json")
-    dead = queues.events.folder("dead")
+    dead = queues.events.folders["dead"]
     assert sorted(path.name for path in dead.iterdir() if path.suffix != ".reason") == [
         "evt-1.json",
         "evt-1.json.2",
@@ -163,14 +163,14 @@ def test_two_of_one_name_are_both_kept(queues: Queues, home: Path) -> None:
 @pytest.mark.parametrize(("length", "shown"), [(200, 200), (201, 61)])
 def test_a_name_that_is_too_long_is_cut_in_dead(queues: Queues, length: int, shown: int) -> None:
     name = "e" * (length - 5) + ".json"
-    (queues.events.folder("pending") / name).write_text("{")
+    (queues.events.folders["pending"] / name).write_text("{")
     queues.events.take("pending", name)
-    (reason,) = queues.events.folder("dead").glob("*.reason")
+    (reason,) = queues.events.folders["dead"].glob("*.reason")
     assert len(reason.name.removesuffix(".reason")) == shown
 
 
 def test_readers_that_do_not_own_the_queue_move_nothing_to_dead(queues: Queues, home: Path) -> None:
-    (queues.events.folder("pending") / "evt-1.json").write_text("{")
+    (queues.events.folders["pending"] / "evt-1.json").write_text("{")
     assert queues.events.take("pending", "evt-1.json", owner=False) is None
     assert here(home, "events", "pending") == ["evt-1"]
     with pytest.raises(BadInput):

@@ -27,14 +27,14 @@ def default_channel(config: Config) -> str:
     return str(named or next((name for name in CHANNELS if name in config), "console"))
 
 
-def is_set_up(config: Config, channel: str) -> bool:
-    """Return whether a channel can be posted to: most need a part of their own in envoy.yaml.
+def set_up(config: Config) -> frozenset[str]:
+    """Return the channels that can be posted to: most need a part of their own in envoy.yaml.
 
     What belongs on the console is shown in the hall where that is the default: `say` finds it either way.
     """
-    if channel == "console" and default_channel(config) == "hall":
-        return False
-    return channel in CHANNELS and channel in (*config, *WITHOUT_SETTINGS, default_channel(config))
+    default = default_channel(config)
+    found = frozenset(CHANNELS) & {*config, *WITHOUT_SETTINGS, default}
+    return found - {"console"} if default == "hall" else found
 
 
 def default_room(config: Config, channel: str) -> str:

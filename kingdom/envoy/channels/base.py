@@ -116,9 +116,10 @@ class Channel(Protocol):
     """What a row of CHANNELS makes of a kit; ChannelDown when it cannot. One that only speaks has `post` and `find`."""
 
     waits: bool = False
-    """Whether a post may take longer than a disk does: then a thread of its own makes the channel's posts."""
-    remembers: bool = False
-    """Whether `find` knows at once and for certain: then nothing is noted before a post or after it."""
+    """Whether a post may take longer than a disk does: then a thread of its own makes the channel's posts.
+
+    If not, `find` knows at once and for certain, and nothing is noted before a post or after it.
+    """
     seconds_between_posts: float = 0.0
     """How long a room is left alone after a post."""
     settle_seconds: float = 0.0

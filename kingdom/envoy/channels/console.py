@@ -14,8 +14,6 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class Console(Channel):
-    remembers = True
-
     def __init__(self, kit: Kit) -> None:
         self._journal = Journal(kit)
 
