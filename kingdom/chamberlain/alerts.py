@@ -34,7 +34,7 @@ class Alerts:
         own = services.places.own("chamberlain")
         folders = [services.places.folder("messages", state) for state in MESSAGE_STATES]
         used = highest_number(folders, "msg-{day}-chamberlain-")
-        self._numbers = DailyCounter(services.disk, own / "msg-seq", self._today, used)
+        self._numbers = DailyCounter(services.disk, own / "msg-seq", used)
         self._file = JsonFile(own / "alerts.json", services.disk, services.log.error, _is_sound)
 
     def take_over(self, services: Services) -> None:
@@ -72,7 +72,7 @@ class Alerts:
 
     def next_id(self) -> str:
         """Return the id of the chamberlain's next message."""
-        day, _, number = self._numbers.take(1)[0].partition("-")
+        day, _, number = self._numbers.take(1, self._today())[0].partition("-")
         return f"msg-{day}-chamberlain-{number}"
 
     def forget(self, cause: str) -> None:

@@ -196,13 +196,14 @@ class Disk:
     def drafts(self, *groups: Iterable[Item], logs: Collection[Name] = ()) -> Iterator[list[list[Pair]]]:
         """Write files that nobody sees yet, made durable together with what was appended to `logs`.
 
-        Yield where each file of a group lies, and where it is to appear: `show_new` and `show_changed` see to that.
-        After an error those are deleted that have not appeared.
+        Yield where each file of a group lies, and where it is to appear: `show_new` and `show_changed` see to that,
+        at once, as the guard has just run. After an error those are deleted that have not appeared.
         """
         drafts = Drafts(self)
         try:
             pairs = [drafts.write(items) for items in groups]
             drafts.sync(logs)
+            self.guard()
             yield pairs
         except BaseException:
             drafts.delete()
@@ -214,7 +215,6 @@ class Disk:
         """Have drafts appear as new files, until `sync_names` not durably. Return the paths that were taken already."""
         taken: list[Name] = []
         for draft, path in drafts:
-            self.guard()
             try:
                 rename_new(draft, path)
             except FileExistsError:
@@ -225,7 +225,6 @@ class Disk:
     def show_changed(self, drafts: Sequence[Pair], *, sync: bool = True) -> None:
         """Have drafts appear in place of older files; without `sync` not durably, until `sync_names`."""
         for draft, path in drafts:
-            self.guard()
             os.replace(draft, path)
             self.rewritten.add(str(path))
         self.sync_names([path for _, path in drafts] if sync else ())

@@ -139,7 +139,7 @@ def _depth(value: object) -> int:
 
 def _refuse_lone_surrogates(value: object) -> None:
     try:
-        _ENCODE(value).encode("utf-8")
+        ENCODE(value).encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate, which is no character") from None
 
@@ -165,17 +165,17 @@ def _finite(text: str) -> float:
 
 
 _DECODE = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite).decode
-_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def to_json(value: Mapping[str, Any]) -> bytes:
     """Return a JSON object with one key a line: people `cat` these files."""
-    return joined("{}", [f"{_key(key)}: {_ENCODE(part)}" for key, part in value.items()])
+    return joined("{}", [f"{_key(key)}: {ENCODE(part)}" for key, part in value.items()])
 
 
 def to_list(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return a JSON array with one row a line."""
-    return joined("[]", map(_ENCODE, rows))
+    return joined("[]", map(ENCODE, rows))
 
 
 def joined(brackets: str, lines: Iterable[str]) -> bytes:
@@ -184,16 +184,11 @@ def joined(brackets: str, lines: Iterable[str]) -> bytes:
     return f"{brackets[0]}\n  {inside}\n{brackets[1]}\n".encode() if inside else f"{brackets}\n".encode()
 
 
-def line_of(brackets: str, key: str, value: Any) -> str:
-    """Return one line of an object, or of an array of values that are known here by keys."""
-    return _ENCODE(value) if brackets == "[]" else f"{_ENCODE(key)}: {_ENCODE(value)}"
-
-
 @lru_cache(maxsize=256)
 def _key(key: str) -> str:
-    return _ENCODE(key)
+    return ENCODE(key)
 
 
 def to_line(value: Mapping[str, Any]) -> bytes:
     """Return a JSON object on one line, with its line break."""
-    return f"{_ENCODE(value)}\n".encode()
+    return f"{ENCODE(value)}\n".encode()

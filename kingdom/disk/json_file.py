@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import Disk, Item
-from kingdom.disk.codec import joined, line_of, parse_json, read_bytes
+from kingdom.disk.codec import ENCODE, joined, parse_json, read_bytes
 from kingdom.errors import BadFile, Collision
 
 LARGEST = 64 << 20
@@ -66,20 +66,11 @@ class JsonFile:
             self._has_changed(key)
         return value
 
-    def save(self, *others: JsonFile) -> None:
-        """Write the file, and others of the same writer, durable together: those that have changed since."""
-        if unsaved := self.unsaved(*others):
-            self._disk.rewrite_all(unsaved)
-            self.note_saved(*others)
-
-    def unsaved(self, *others: JsonFile) -> list[Item]:
-        """Return what `save` would write, for who writes it together with other files."""
-        return [(file._path, file._encoded()) for file in (self, *others) if file._changed]
-
-    def note_saved(self, *others: JsonFile) -> None:
-        """Note that what was unsaved has been written."""
-        for file in (self, *others):
-            file._changed = False
+    def save(self) -> None:
+        """Write the file, if it has changed."""
+        if self._changed:
+            self._disk.rewrite(self._path, self._encoded())
+            self._changed = False
 
     def _has_changed(self, key: str) -> None:
         self._lines.pop(key, None)
@@ -87,8 +78,11 @@ class JsonFile:
 
     def _encoded(self) -> bytes:
         for key in self._values.keys() - self._lines.keys():
-            self._lines[key] = line_of(self._brackets, key, self._values[key])
+            self._lines[key] = self._line(key, self._values[key])
         return joined(self._brackets, [self._lines[key] for key in self._values])
+
+    def _line(self, key: str, value: Any) -> str:
+        return ENCODE(value) if self._brackets == "[]" else f"{ENCODE(key)}: {ENCODE(value)}"
 
     def _read(
         self, complain: Callable[[str], None], is_sound: Callable[[str, Any], bool], translate: Callable[[Any], Any]
@@ -105,7 +99,7 @@ class JsonFile:
         value = translate(written)
         if not isinstance(value, dict):
             return self._set_aside(complain, f"{self._path}: it has another form than the one kept here")
-        self._lines = {key: line_of(self._brackets, key, entry) for key, entry in value.items()}
+        self._lines = {key: self._line(key, entry) for key, entry in value.items()}
         self._changed = value != written and joined(self._brackets, self._lines.values()) != data
         corrupt = {key for key, entry in value.items() if not is_sound(key, entry)}
         if corrupt:
@@ -124,3 +118,26 @@ class JsonFile:
             break
         complain(f"{why}; it is kept as {aside.name}, starting with an empty file")
         return {}
+
+
+class JsonFiles:
+    """Files of one writer that are written together, in this order, where they have changed."""
+
+    def __init__(self, disk: Disk, *files: JsonFile) -> None:
+        self._disk = disk
+        self._files = files
+
+    def save(self) -> None:
+        """Write those that have changed, durable together."""
+        if unsaved := self.unsaved():
+            self._disk.rewrite_all(unsaved)
+            self.note_saved()
+
+    def unsaved(self) -> list[Item]:
+        """Return what `save` would write, for who writes it together with other files."""
+        return [(file._path, file._encoded()) for file in self._files if file._changed]
+
+    def note_saved(self) -> None:
+        """Note that what was unsaved has been written."""
+        for file in self._files:
+            file._changed = False

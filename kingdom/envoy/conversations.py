@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kingdom.disk.atomic import Item
-from kingdom.disk.json_file import JsonFile
+from kingdom.disk.json_file import JsonFile, JsonFiles
 from kingdom.envoy.channels import CHANNELS, default_channel, default_room, set_up
 from kingdom.errors import BadInput
 from kingdom.records import notes
@@ -88,7 +87,9 @@ class Conversations:
         self._awaiting = self._file("awaiting-responses.json", "[]")
         self._answered = self._file("answered-questions.json")
         self._replies = self._file("conversation-threads.json")
-        self._others = self._answered, self._threads, self._awaiting, self._replies
+        # What has ended comes first: it must never be in neither file.
+        in_order = self._closed, self._answered, self._threads, self._awaiting, self._replies
+        self.files = JsonFiles(services.disk, *in_order)
 
     def _file(self, name: str, brackets: str = "{}") -> JsonFile:
         """Open a file that an envoy of another kingdom may have written."""
@@ -179,18 +180,6 @@ class Conversations:
         was_replied_in = _address({**self._replies.get(str(thread.thread), {}), "thread_ts": thread.thread})
         return thread == was_replied_in or bool(_rows_in(thread, self._threads, self._closed, self._awaiting))
 
-    def save(self) -> None:
-        """Write what has changed."""
-        self._closed.save(*self._others)
-
-    def unsaved(self) -> list[Item]:
-        """Return the files that have changed. What has ended comes first: it must never be in neither file."""
-        return self._closed.unsaved(*self._others)
-
-    def note_saved(self) -> None:
-        """Note that these files have been written."""
-        self._closed.note_saved(*self._others)
-
     def open_thread(self, posted: Posted) -> None:
         """Note the thread, and by which name its room was addressed: the channel itself may have another one."""
         if posted.message.task_id:
@@ -274,7 +263,7 @@ class Conversations:
             with suppress(FileNotFoundError, BadInput):
                 if self._services.queues.tasks.read("completed", task).outcome in SILENT_ENDS:
                     self._close(task)
-                    self.save()
+                    self.files.save()
 
     def _close(self, task: str) -> None:
         if (thread := self._threads.remove(task)) is not None:

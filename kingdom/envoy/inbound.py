@@ -78,7 +78,7 @@ class Inbound:
         lost = {notice.id: notice for words in new if (notice := self._nobody_listens(channel, words)) is not None}
         notices = list(lost.values())
         messages.create([notice for notice in notices if not messages.was_made(notice.id)])
-        self._conversations.save()
+        self._conversations.files.save()
 
     def _create(self, events: list[Event]) -> None:
         """Create those events that an earlier delivery has not led to."""

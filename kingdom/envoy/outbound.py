@@ -218,10 +218,10 @@ class Outbound:
     def _file(self, state: str, messages: list[Message]) -> None:
         """File messages, after what they mean for their threads; before that their posts become durable."""
         disk, queue, ids = self._services.disk, self._services.queues.messages, [message.id for message in messages]
-        files, posts = queue.files("pending", messages), self._channels.unsynced()
-        with disk.drafts(self._conversations.unsaved(), files, logs=posts) as (threads, filing):
-            disk.show_changed(threads)
-            self._conversations.note_saved()
+        threads, files = self._conversations.files, queue.files("pending", messages)
+        with disk.drafts(threads.unsaved(), files, logs=self._channels.unsynced()) as (saving, filing):
+            disk.show_changed(saving)
+            threads.note_saved()
             disk.show_changed(filing, sync=False)
         queue.move(ids, "pending", state)
         self._intents.remove(ids)

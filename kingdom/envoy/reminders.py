@@ -23,7 +23,7 @@ class Reminders:
             queue.create([message for message in messages if not queue.was_made(message.id)])
         for question in overdue:
             self._conversations.note_reminder(question.task, question.days)
-        self._conversations.save()
+        self._conversations.files.save()
 
     def _messages(self, question: Waiting) -> list[Message]:
         now, day = stamp(self._services.clock()), question.asked_at[:10].replace("-", "")

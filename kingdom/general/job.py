@@ -197,7 +197,7 @@ class GeneralJob:
         if task is None:
             self._in_progress.drop([queued.filename])
             return False
-        if is_there(services.places.result(task.id)):
+        if is_there(services.places.results / queued.filename):
             self._in_progress.drop([queued.filename])
             self._last_looks.pop(queued.filename, None)
             self._end_and_clear(task)

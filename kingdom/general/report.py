@@ -160,7 +160,7 @@ def write_results(general: Context) -> None:
     endings, general.endings = general.endings, []
     services = general.services
     paths = [services.places.result(ending.task.id) for ending in endings]
-    results = (to_json(ending.result.to_json()) for ending in endings)
+    results = [to_json(ending.result.to_json()) for ending in endings]
     taken = services.disk.create_all(zip(paths, results, strict=True))
     for (task, soldier, result, inherited, is_done), path in zip(endings, paths, strict=True):
         if path in taken:

@@ -347,9 +347,11 @@ class Places:
         """Return where a general notes what it knows of a soldier, out of the soldier's reach."""
         return self.own(general) / "camp" / check_name("task", task)
 
-    def control_folders(self) -> list[Path]:
-        """Return those of all generals and of the council, sorted by task: soldiers run there, or did."""
-        camps = [*(self.own(general) / "camp" for general in self._generals_with_state()), self.agent_turns]
+    def control_folders(self, *, agents: bool = True) -> list[Path]:
+        """Return those of all generals, and of the council's `agents`, sorted by task: soldiers run there, or did."""
+        camps = [self.own(general) / "camp" for general in self._generals_with_state()]
+        if agents:
+            camps.append(self.agent_turns)
         return sorted((camp / task for camp in camps for task in names_in(camp)), key=lambda folder: folder.name)
 
     def _generals_with_state(self) -> list[str]:

@@ -86,8 +86,7 @@ class Context:
 
     def close(self) -> None:
         """Give back the ids that were reserved and not used."""
-        self._task_numbers.close()
-        self._message_numbers.close()
+        self.disk.rewrite_all([*self._task_numbers.without_rest(), *self._message_numbers.without_rest()])
 
     def now(self) -> str:
         return stamp(self.clock())
@@ -130,10 +129,10 @@ class Context:
         return Gate(load.read(self.places, self.clock(), stale, at_most), at_most)
 
     def task_ids(self, count: int) -> list[str]:
-        return [f"task-{number}" for number in self._task_numbers.take(count)] if count else []
+        return [f"task-{number}" for number in self._task_numbers.take(count, self._today())] if count else []
 
     def message_ids(self, count: int) -> list[str]:
-        return [f"msg-{number}" for number in self._message_numbers.take(count)] if count else []
+        return [f"msg-{number}" for number in self._message_numbers.take(count, self._today())] if count else []
 
     def hand_over(
         self,
@@ -166,7 +165,8 @@ class Context:
         with self.disk.drafts(notes, new, changes) as (noting, following, changing):
             self.disk.show_changed(noting)
             self.disk.show_new(following)
-            self.replays.add([(decision.key, task.id) for decision, task in begun])
+            if begun:
+                self.replays.add([(decision.key, task.id) for decision, task in begun])
             self.disk.sync_folders(folders)
             self.disk.show_changed(changing, sync=False)
             finish(noted)
@@ -185,7 +185,7 @@ class Context:
         folders = [self.places.folder(kind, state) for state in MOVES[kind]]
         path = self.places.own("king") / f"{prefix}seq"
         used = highest_number(folders, f"{prefix}{{day}}-")
-        return DailyCounter(self.disk, path, self._today, used, RESERVED)
+        return DailyCounter(self.disk, path, used, RESERVED)
 
     def _today(self) -> date:
         return datetime.fromtimestamp(self.clock(), self.zone).date()

@@ -51,7 +51,8 @@ class KingJob:
         king, now = self._king, self._king.monotonic()
         look = refresh_due(king.backlogs, arrivals, now)
         completed = self._outcomes.complete(arrivals, look)
-        ordered = self._orders.carry_out_next()
+        if ordered := bool(self._orders.backlog.waiting):
+            self._orders.carry_out_next()
         dispatched = False
         is_time = look or now >= self._schedules.next_look or self._schedules.holds or self._dispatch.events.waiting
         if is_time or arrivals is None or king.places.manifests in arrivals:

@@ -78,7 +78,7 @@ def started(task: Task, default_channel: str) -> MessageDraft:
     scheduled = task.scheduled_for is not None
     what = f"schedule.{task.type}" if scheduled else task.type
     first = f"[start] {what}" + (f" — {task.repo}" if task.repo else "")
-    about = (one_line(task.payload.get(name) or "", LONGEST_ABOUT) for name in ("headline", "url"))
+    about = [one_line(words, LONGEST_ABOUT) for name in ("headline", "url") if (words := task.payload.get(name))]
     second = " ".join(filter(None, about))
     return _draft("start", "started", task, default_channel, "\n".join(filter(None, (first, second))))
 

@@ -49,18 +49,15 @@ class OrderRefused(Exception):
 class Orders:
     def __init__(self, king: Context) -> None:
         self._king = king
-        self._backlog = king.backlog(king.queues.orders)
+        self.backlog = king.backlog(king.queues.orders)
 
-    def carry_out_next(self) -> bool:
-        """Carry out the next order. Return whether there was one."""
-        if not self._backlog.waiting:
-            return False
-        queued = self._backlog.waiting[0]
-        order = self._backlog.take(queued.filename)
-        self._backlog.drop([queued.filename])
+    def carry_out_next(self) -> None:
+        """Carry out the order that waits longest."""
+        queued = self.backlog.waiting[0]
+        order = self.backlog.take(queued.filename)
+        self.backlog.drop([queued.filename])
         if order is not None:
             self._carry_out(order)
-        return True
 
     def _carry_out(self, order: Order) -> None:
         says = None

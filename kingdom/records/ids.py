@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from kingdom.disk.atomic import Disk
+from kingdom.disk.atomic import Disk, Item
 
 
 def by_day_and_number(name: str) -> tuple[str, int, str]:
@@ -23,35 +23,33 @@ class DailyCounter:
     with some more `ahead`, so that not every id costs a write. Only a kill leaves a gap.
     """
 
-    def __init__(
-        self, disk: Disk, path: Path, today: Callable[[], date], used: Callable[[str], int], ahead: int = 0
-    ) -> None:
+    def __init__(self, disk: Disk, path: Path, used: Callable[[str], int], ahead: int = 0) -> None:
         self._disk = disk
         self._path = path
-        self._today = today
         self._used = used
         self._ahead = ahead
         self._day, self._last = self._remembered()
         self._noted = self._last
 
-    def take(self, count: int) -> list[str]:
-        day = self._today().strftime("%Y%m%d")
+    def take(self, count: int, today: date) -> list[str]:
+        day = today.strftime("%Y%m%d")
         if day > self._day:
-            self._day, self._last, self._noted = day, 0, 0
+            # Where no day was noted, or it was damaged, it goes on after the highest number that is seen in use.
+            self._day, self._last, self._noted = day, 0 if self._day else self._used(day), 0
         first = self._last + 1
         if self._last + count > self._noted:
-            self._note(self._last + count + self._ahead)
+            noted = self._last + count + self._ahead
+            self._disk.rewrite_all([self._file(noted)])
+            self._noted = noted
         self._last += count
         return [f"{self._day}-{number:03d}" for number in range(first, first + count)]
 
-    def close(self) -> None:
-        """Give back what was noted ahead."""
-        if self._noted > self._last:
-            self._note(self._last)
+    def without_rest(self) -> list[Item]:
+        """Return the file without what is noted ahead, to be written at the end; nothing where nothing is."""
+        return [self._file(self._last)] if self._noted > self._last else []
 
-    def _note(self, number: int) -> None:
-        self._disk.rewrite(self._path, f"{self._day}:{number:03d}\n".encode())
-        self._noted = number
+    def _file(self, number: int) -> Item:
+        return self._path, f"{self._day}:{number:03d}\n".encode()
 
     def _remembered(self) -> tuple[str, int]:
         try:
@@ -59,9 +57,7 @@ class DailyCounter:
         except (OSError, UnicodeDecodeError):
             written = None
         if written is None:
-            # Lost or damaged: go on after the highest number that is seen in use.
-            today = self._today().strftime("%Y%m%d")
-            return today, self._used(today)
+            return "", 0
         # A file put back from a copy may be behind what is in use.
         return written[1], max(int(written[2]), self._used(written[1]))
 

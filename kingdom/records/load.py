@@ -20,6 +20,7 @@ from kingdom.words import Said
 CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
 MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it works"
 
+HEALTHS = ("green", "yellow", "orange", "red")
 FIGURES = {
     "cpu_percent": "cpu {:.0f} %",
     "memory_percent": "memory {:.0f} %",
@@ -31,7 +32,7 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    #: As the chamberlain wrote it; "orange" when its file is old or cannot be read.
+    #: One of HEALTHS, as the chamberlain wrote it; "orange" when its file is old or cannot be read.
     health: str
     #: The figures it was judged by.
     why: str
@@ -51,7 +52,7 @@ def soldiers_out(places: Places, enough: int = 0) -> list[tuple[str, str]]:
 
     The council bounds its agents itself.
     """
-    folders = [folder for folder in places.control_folders() if folder.parent != places.agent_turns]
+    folders = places.control_folders(agents=False)
     if len(folders) < enough:
         return []
     return [(folder.parent.parent.name, folder.name) for folder in folders if is_locked(folder / "lock")]
@@ -105,6 +106,8 @@ def _health(places: Places, now: float, stale_seconds: float) -> tuple[str, str,
     if now - taken > stale_seconds:
         age = round(now - taken)
         return "orange", Said("vitals_old", f"the vitals are {age} s old", seconds=age), MEASURED
+    if health not in HEALTHS:
+        return "orange", Said("vitals_odd", f"the vitals say {health!r}", health=health), MEASURED
     return health, _figures(vitals.get("judged_by", vitals.get("system"))), CALMER
 
 

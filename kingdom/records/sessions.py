@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kingdom.disk.atomic import Disk
@@ -14,9 +14,9 @@ from kingdom.home.places import Places
 if TYPE_CHECKING:
     from kingdom.records.messages import SessionRow
 
-    Rows = list[SessionRow]
-
 LOCK_WAIT_SECONDS = 5.0
+Rows = list[dict[str, Any]]
+"""As they stand in the file: what another program wrote is kept as it is."""
 
 
 class Sessions:
@@ -40,8 +40,8 @@ class Sessions:
     def write(self) -> None:
         """Write what was noted. What could not be written stays noted."""
         if self._changes:
-            new = [row for row in self._changes.values() if row is not None]
-            self._change(lambda rows: [*(row for row in rows if row.task_id not in self._changes), *new])
+            new = [row.to_json() for row in self._changes.values() if row is not None]
+            self._change(lambda rows: [*(row for row in rows if row["task_id"] not in self._changes), *new])
             self._changes.clear()
 
     def repair(self) -> None:
@@ -50,20 +50,22 @@ class Sessions:
 
     def keep_only(self, is_out: Callable[[str], bool]) -> list[str]:
         """Remove the rows of our soldiers that are not out any more; foreign rows stay. Return their tasks."""
+        from kingdom.records.messages import SessionRow
+
         gone: list[str] = []
 
         def remove_gone(rows: Rows) -> Rows:
-            left = [row for row in rows if not is_ours(row) or is_out(row.task_id)]
-            gone.extend(row.task_id for row in rows if row not in left)
+            left = [row for row in rows if not is_ours(SessionRow.from_json(row)) or is_out(row["task_id"])]
+            gone.extend(row["task_id"] for row in rows if row not in left)
             return left
 
         self._change(remove_gone)
         return gone
 
-    def _change(self, change: Callable[[Rows], Iterable[SessionRow]]) -> None:
+    def _change(self, change: Callable[[Rows], Rows]) -> None:
         with held(self._path.with_suffix(".lock"), "sessions", LOCK_WAIT_SECONDS):
             written = self._read()
-            changed = to_list([row.to_json() for row in change(_rows(written))])
+            changed = to_list(change(_whole(written)))
             if changed != written:
                 self._disk.rewrite(self._path, changed)
 
@@ -82,12 +84,14 @@ def is_ours(row: SessionRow) -> bool:
     return (row.soldier or "").startswith(f"soldier-{row.task_id}-")
 
 
-def read(places: Places) -> Rows:
+def read(places: Places) -> list[SessionRow]:
     """Return the rows that name a task; damaged ones are left out."""
-    return _records(as_written(places))
+    from kingdom.records.messages import SessionRow
+
+    return [SessionRow.from_json(row) for row in as_written(places)]
 
 
-def as_written(places: Places) -> list[dict[str, Any]]:
+def as_written(places: Places) -> Rows:
     """Return the same rows as plain JSON, for commands that only look: they load no records."""
     try:
         return _whole(read_bytes(places.sessions))
@@ -95,17 +99,8 @@ def as_written(places: Places) -> list[dict[str, Any]]:
         return []
 
 
-def _rows(data: bytes) -> Rows:
-    return _records(_whole(data))
-
-
-def _records(rows: list[dict[str, Any]]) -> Rows:
-    from kingdom.records.messages import SessionRow
-
-    return [SessionRow.from_json(row) for row in rows]
-
-
-def _whole(data: bytes) -> list[dict[str, Any]]:
+def _whole(data: bytes) -> Rows:
+    """Return the rows in a file that name a task."""
     try:
         rows: Any = parse_json(data)
     except ValueError:

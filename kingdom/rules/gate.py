@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kingdom.records.load import MEASURED, Load
 from kingdom.words import Said
@@ -42,11 +42,6 @@ class Gate:
     load: Load
     #: concurrency.max_soldiers
     at_most: int
-
-    def __post_init__(self) -> None:
-        if self.load.health not in ADMITS:
-            unknown = replace(self.load, health="orange", why=_odd(self.load.health), until=MEASURED)
-            object.__setattr__(self, "load", unknown)
 
     @property
     def room(self) -> int:
@@ -88,10 +83,6 @@ def no_soldier_because(
         said = f"{_soldiers(len(running))} running and concurrency.max_soldiers is {at_most}"
         return Said("full", said, count=len(running), most=at_most)
     return None
-
-
-def _odd(health: str) -> str:
-    return Said("vitals_odd", f"the vitals say {health!r}", health=health)
 
 
 def _soldiers(count: int, whose: str = "") -> str:

@@ -142,12 +142,13 @@ class Waker:
                 lost = True
             elif mask & Q_OVERFLOW:
                 lost = True
-            elif not is_hidden(name):
-                folder = self._folders[watch]
-                if name.endswith(self._ignored.get(folder, ())) or (own and f"{folder}/{name}" in own):
-                    continue
+            elif self._is_news(folder := self._folders[watch], name, own):
                 arrived.setdefault(folder, []).append(name)
         return None if lost else arrived
+
+    def _is_news(self, folder: Path, name: str, own: Collection[str]) -> bool:
+        is_ignored = name.endswith(self._ignored.get(folder, ())) or (own and f"{folder}/{name}" in own)
+        return not is_ignored and not is_hidden(name)
 
     def _watch_again(self) -> bool:
         """Watch folders again that were removed or moved away. Return whether all are back."""

@@ -191,9 +191,10 @@ def _with_result(ready: Ready, report: RawReport, peak_mb: int) -> RawReport:
         result = ready.engine.result(order, report.exit_code or 0)
     except BadFile as error:
         return report._replace(output_tail=f"its result cannot be read: {error}")
-    bounds = Limits(str(ready.places.home), order.limits, (order.out, order.err))
-    if result is None and (exceeded := bounds.exceeded_at_end(peak_mb)) is not None:
-        return _over_limit(order, exceeded)
+    if result is None:
+        bounds = Limits(str(ready.places.home), order.limits, (order.out, order.err))
+        if (exceeded := bounds.exceeded_at_end(peak_mb)) is not None:
+            return _over_limit(order, exceeded)
     return report._replace(result=result)
 
 

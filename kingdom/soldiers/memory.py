@@ -64,8 +64,11 @@ def lend(disk: Disk, places: Places, general: str, largest_bytes: int) -> Path:
 
 def collect(disk: Disk, places: Places, general: str, largest_bytes: int) -> None:
     """Take over the lines that soldiers have added to the copy. Prompts give them as data, as they do all of memory."""
-    own, lent = places.general_memory(general), places.lent_memory(general)
-    for path in sorted(lent.glob("*.md"))[:MOST_FILES] if lent.is_dir() else ():
+    lent = places.lent_memory(general)
+    if not lent.is_dir():
+        return
+    own = places.general_memory(general)
+    for path in sorted(lent.glob("*.md"))[:MOST_FILES]:
         if not _NAME.fullmatch(path.name):
             continue
         known = text_of(own / path.name).splitlines()

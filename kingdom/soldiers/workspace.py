@@ -53,6 +53,8 @@ class Workspaces:
 
     def __init__(self, places: Places, general: str, disk: Disk, rules: Mapping[str, Any]) -> None:
         self._places = places
+        self._folder = places.workspaces / general
+        self._mirrors = places.mirrors(general)
         self._general = general
         self._disk = disk
         self.rules = rules
@@ -66,7 +68,7 @@ class Workspaces:
         """
         if (inherited := _workspace_of(asked)) is not None and (workspace := self._own_workspace(Path(inherited))):
             return workspace
-        workspace = self._places.workspace(self._general, task.id)
+        workspace = self._folder / task.id
         if workspace.is_dir():
             return workspace
         if task.repo is None:
@@ -89,7 +91,7 @@ class Workspaces:
 
     def committed(self, task_id: str, inherited: str | None = None) -> Path | None:
         """Return the workspace in which a task, or the one whose question was answered, made commits; else None."""
-        folders = [self._places.workspace(self._general, task_id)]
+        folders = [self._folder / task_id]
         if inherited is not None and (workspace := self._own_workspace(Path(inherited))):
             folders.append(workspace)
         return next((folder for folder in folders if _has_commits(folder)), None)
@@ -101,7 +103,7 @@ class Workspaces:
             git.child.kill()
             git.child.wait()
         self._log(task_id).unlink(missing_ok=True)
-        remove_tree(self._disk, self._places.workspace(self._general, task_id))
+        remove_tree(self._disk, self._folder / task_id)
         if inherited is not None and (workspace := self._own_workspace(Path(inherited))):
             remove_tree(self._disk, workspace)
 
@@ -171,10 +173,10 @@ class Workspaces:
         return f"; if it lies elsewhere, name its path or URL in {CONFIG}: `repositories: {{known: {{{repo}: …}}}}`"
 
     def _mirror(self, repo: str) -> Path:
-        return self._places.mirrors(self._general) / f"{as_filename(repo)}.git"
+        return self._mirrors / f"{as_filename(repo)}.git"
 
     def _log(self, task_id: str) -> Path:
-        return self._places.mirrors(self._general) / f"{task_id}.log"
+        return self._mirrors / f"{task_id}.log"
 
     def _git_output(self, task_id: str) -> str:
         try:

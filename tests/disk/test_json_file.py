@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.disk.json_file import JsonFile
+from kingdom.disk.json_file import JsonFile, JsonFiles
 from kingdom.errors import KingdomError
 from kingdom.runtime.role import Services
 from tests.fixtures import Clock, services
@@ -60,7 +60,7 @@ def test_files_are_saved_together_and_only_those_that_have_changed(envoy: Servic
     one, two, three = (JsonFile(path, envoy.disk, envoy.log.error, lambda _name, _value: True) for path in paths)
     two.set("a", 1)
     three.set("b", 2)
-    one.save(two, three)
+    JsonFiles(envoy.disk, one, two, three).save()
     assert [path.exists() for path in paths] == [False, True, True]
     assert [read_json(path) for path in paths[1:]] == [{"a": 1}, {"b": 2}]
 

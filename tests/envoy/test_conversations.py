@@ -344,7 +344,7 @@ def test_a_reply_goes_on_with_a_conversation_until_its_time_is_over(
     write(path, {"1.2": {**open_until, **row}})
     threads = Conversations(given)
     assert threads.reply_in(IN_THREAD) == (way_back if is_heard else None)
-    threads.save()
+    threads.files.save()
     assert (read_json(path)["1.2"].get("last_reply_ts") == MORNING) is is_heard
 
 
@@ -358,7 +358,7 @@ def test_each_reply_renews_the_time_of_its_conversation(
     write(path, {"1.2": row})
     threads = Conversations(given)
     assert threads.reply_in(IN_THREAD) == {}
-    threads.save()
+    threads.files.save()
     assert read_json(path)["1.2"]["expires_at"].startswith(f"2026-02-07T{until}")
 
 
@@ -396,5 +396,5 @@ def test_nobody_is_reminded_of_a_question_that_has_its_answer(home: Path, clock:
     threads = Conversations(given)
     assert list(threads.overdue()) == []
     threads.note_reminder(TASK, 3)
-    threads.save()
+    threads.files.save()
     assert awaiting(home) == []
