@@ -12,6 +12,7 @@ from threading import Condition, Event, Lock, Thread, current_thread, main_threa
 from types import FrameType
 
 from kingdom.errors import NotRunning, TookTooLong
+from kingdom.mq.errors import QueueNotFound, StoreError
 from kingdom.mq.typed_calls import Calls, Delivery, Refused
 
 POLL_SECONDS = 2.0
@@ -19,6 +20,13 @@ POLL_SECONDS = 2.0
 TRY_AGAIN_SECONDS = 1.0
 LONGEST_REASON = 1000
 DONE = "done"
+FAILURES = (Refused, NotRunning, TookTooLong, StoreError, OSError)
+"""How a call fails."""
+
+
+def may_pass(failure: Exception) -> bool:
+    """Return whether the same call may succeed later: the manager restarts, or the disk is full."""
+    return failure.code == StoreError.code if isinstance(failure, Refused) else isinstance(failure, FAILURES)
 
 
 class Failed(Exception):
@@ -95,13 +103,17 @@ class LeaseExtender(Thread):
         while (held := self._next()) is not None:
             try:
                 self._calls.extend(held.delivery, held.visibility, timeout=max(0.5, held.every))
-            except Refused as refusal:
-                if held.delivery.lease_id in self._held:  # else it has just ended well
+            except Exception as error:  # noqa: BLE001
+                # The edge of one extension: the leases of the other messages in work are still to be extended.
+                if held.delivery.lease_id not in self._held:  # it has just ended well
+                    continue
+                if isinstance(error, Refused) and not may_pass(error):
                     held.is_lost = True
-                    self._report(f"{held.delivery.message_key}: {refusal}; its work is stopped")
+                    self._report(f"{held.delivery.message_key}: {error}; its work is stopped")
                     self._on_lost(held.delivery)
-            except (NotRunning, TookTooLong) as error:
-                self._report(f"{held.delivery.message_key}: {error}")
+                else:
+                    held.extend_at = time.monotonic() + min(held.every, TRY_AGAIN_SECONDS)
+                    self._report(f"{held.delivery.message_key}: its lease is not extended: {error}; trying again")
 
     def _next(self) -> _Held | None:
         """Wait until a lease is to be extended. None: nothing more is held."""
@@ -197,7 +209,7 @@ class Runner:
         for delivery in self._extender.in_work():
             try:
                 self._calls.nack(delivery, "its worker was stopped", requeue=True, timeout=2.0)
-            except (Refused, NotRunning, TookTooLong) as error:
+            except FAILURES as error:
                 self._report(f"{delivery.message_key}: {error}")
 
     def _work(self, job: Job) -> None:
@@ -233,23 +245,16 @@ class Runner:
             with self._lock:
                 self._idle += 1
             return self._calls.take(job.queue, consumer_id=job.consumer_id, visibility=job.visibility, wait=self._wait)
-        except (NotRunning, TookTooLong) as error:
-            self._raise_unless_following(error)
-        except Refused as refusal:
-            if refusal.code != "ERR_QUEUE_NOT_FOUND":
+        except FAILURES as error:
+            is_missing = isinstance(error, Refused) and error.code == QueueNotFound.code
+            if not (self._follow and (is_missing or may_pass(error))):
                 raise
-            self._raise_unless_following(refusal)
+            self._report(f"{error}; trying again")
         finally:
             with self._lock:
                 self._idle -= 1
         self._stopping.wait(TRY_AGAIN_SECONDS)
         return None
-
-    def _raise_unless_following(self, error: Exception) -> None:
-        """Raise the error unless the worker follows: then it waits for its manager and its queue."""
-        if not self._follow:
-            raise error
-        self._report(f"{error}; trying again")
 
     def _handle(self, job: Job, delivery: Delivery) -> bool:
         """Work on one message. Return whether it is done."""
@@ -275,14 +280,14 @@ class Runner:
         return reason is None
 
     def _finish(self, tell: Callable[[], None], delivery: Delivery, outcome: str) -> None:
-        """Tell whoever answers, again until it does: a manager that restarts must still learn of it."""
+        """Tell whoever answers, until it is told: a manager that restarts or has no room must still learn of it."""
         while True:
             try:
                 tell()
-            except Refused as refusal:
-                self._report(f"{delivery.message_key}: {outcome}, but {refusal}")
-                return
-            except (NotRunning, TookTooLong) as error:
+            except FAILURES as error:
+                if not may_pass(error):
+                    self._report(f"{delivery.message_key}: {outcome}, but {error}")
+                    return
                 self._report(f"{delivery.message_key}: {outcome}; {error}; trying again to tell the manager")
                 if self._stops > 1:
                     return
