@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ from kingdom.home import schemas
 from kingdom.home.schemas import Place
 
 SCHEMA = "config/mq"
-DECIDES_WHERE = ("backend", "mode", "durability")
+DECIDES = ("backend", "durability")
+"""Keys that must fit; without a backend, mode too."""
 DATA = (
     ("sqlite", "dbPath"),
     ("hybrid", "dbPath"),
@@ -34,7 +35,8 @@ def fitted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     warnings: list[str] = []
     if isinstance(config.get("queues"), list):
         config["queues"], warnings = _last_of_each_name(config["queues"])
-    config, left_out = schemas.forgiving(SCHEMA, config, _must_hold)
+    decides = [*DECIDES, "mode"] if "backend" not in config else DECIDES
+    config, left_out = schemas.forgiving(SCHEMA, config, lambda place: _must_hold(place, decides))
     warnings += [f"{'.'.join(map(str, place))} is left out: {why}" for place, why in reversed(left_out)]
     return _at_once(config), warnings
 
@@ -66,8 +68,8 @@ def _last_of_each_name(queues: list[Any]) -> tuple[list[Any], list[str]]:
     return list(last.values()), warnings
 
 
-def _must_hold(place: Place) -> bool:
-    return place[0] in DECIDES_WHERE or (place[0], place[-1]) in PLACES
+def _must_hold(place: Place, decides: Sequence[str]) -> bool:
+    return place[0] in decides or (place[0], place[-1]) in PLACES
 
 
 def base_of(config: Mapping[str, Any], folder: Path) -> tuple[Path, list[str]]:

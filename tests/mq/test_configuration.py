@@ -175,6 +175,7 @@ def original(home: Path, **config: Any) -> configuration.Settings:
         ({"queues": [{"policy": {}}, {"name": "a"}]}, "queues.0 is left out"),
         ({"queues": [{"name": "a", "policy": {"retry": {"limit": -1}}}]}, "queues.0.policy.retry.limit is left out"),
         ({"queues": {"a": {"messageSchema": {"rules": 5}}}}, "queues.a.messageSchema.rules is left out"),
+        ({"backend": "filesystem", "mode": "sqlite"}, "mode is left out"),
         ({"sqlite": {"journalMode": "MEMORY"}}, "wins over sqlite.journalMode MEMORY"),
         ({"sqlite": {"journalMode": "off"}}, "wins over sqlite.journalMode OFF"),
     ],
