@@ -135,6 +135,32 @@ def test_what_is_broken_is_found_repaired_and_served(open_rig: Callable[..., Rig
     assert (len(texts), len(set(texts))) == (served, served)
 
 
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        (f"UPDATE kv SET value = substr(value, 1, 200) WHERE {FIRST_KEY}", '"messageId"'),
+        (f"UPDATE kv SET value = 'garbage' WHERE {FIRST_KEY}", "garbage"),
+        (f"INSERT INTO kv VALUES ('msg:{QUEUE}:foreign', '{{\"so\": 1}}', 'json', 1, 1, NULL)", '"so"'),
+    ],
+)
+def test_a_body_without_a_state_is_kept_whatever_it_is(open_rig: Callable[..., Rig], body: str, kept: str) -> None:
+    rig = open_rig("sqlite")
+    rig.publish("1")
+    rig.mq.close()
+    rig._store = None
+    rig.mq.store = None  # type: ignore[assignment]
+    sql(body, f"DELETE FROM msg_index WHERE {FIRST}")(rig)
+    rig.mq = rig._open()
+    rig.mq.check(repair=True)
+    assert rig.mq.check() == []
+    with sqlite3.connect(rig.folder / "yirangmq.db") as connection:
+        ((letters,),) = connection.execute(
+            "SELECT group_concat(value) FROM kv WHERE key IN (SELECT message_key FROM msg_index)"
+        ).fetchall()
+    connection.close()
+    assert kept in str(letters).replace("\\", "")
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_healthy_store_at_work_raises_no_alarm(rig: Rig, kill: bool) -> None:
     rig.use({"archive": True, "retry": {"limit": 2, "initialDelaySec": 5}})

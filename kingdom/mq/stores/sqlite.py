@@ -497,24 +497,23 @@ class SqliteStore:
         return [finding for finding in findings if finding.kind != "missing_payload"]
 
     def _state(self, key: str) -> None:
-        """Return `ready` for a body whose header is whole; else it is no message and goes."""
+        """Return `ready` for a body without a state. One that cannot be read is buried by the check of the bodies."""
         queue, message_id = names.queue_of_key(key), names.id_of_key(key)
         (row,) = self._query("select_body", (key,))
         about = original_messages.envelope(row[0])
+        created = about.get("createdAt")
         try:
             if key == names.key(queue, message_id):
                 name = message_format.name_of(self.read(queue, "ready", message_id), message_id)
             else:
-                created = about.get("createdAt")
                 found = Original(queue, "ready", key, 0, about.get("priority"), created, about.get("attempt"), created)
-                name = original_messages.name_of(found) if "payload" in about else ""
-        except (MessageGone, MalformedBody, ValueError):
-            name = ""
-        if names.is_name(name):
-            change = Change(queue, "ready", name, None, False)
-            self._query("upsert_state", self._row_of_state(key, change))
-        else:
+                name = original_messages.name_of(found)
+        except MessageGone:
             self._query("delete_body", (key,))
+            return
+        except (MalformedBody, ValueError):
+            name = names.compose(0, self._now, names.tie_of(message_id), names.first_fields(0, ""), message_id)
+        self._query("upsert_state", self._row_of_state(key, Change(queue, "ready", name, None, False)))
 
     def _mend(self, repair: bool, key: str) -> None:
         if repair:
