@@ -99,7 +99,7 @@ class TookTooLong(KingdomError):
 
 
 class Locked(KingdomError):
-    """another {role} holds {path} ({holder})"""
+    """another {role} holds {path} ({holder}); stop it first"""
 
     exit = Exit.LOCKED
 
