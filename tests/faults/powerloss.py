@@ -149,10 +149,11 @@ def replay(
         if mark not in seen:
             seen.add(mark)
             states.append((cut, picture))
-    if budget is not None and not trees.CAMPAIGN and len(states) > budget:
-        report.left_out = len(states) - budget
-        step = len(states) / budget
-        states = [states[int(place * step)] for place in range(budget)]
+    found = len(states)
+    if budget is not None and not trees.CAMPAIGN and found > budget:
+        states = [states[place * found // budget] for place in range(budget)]
+    states = states[trees.PART - 1 :: trees.PARTS]
+    report.left_out = found - len(states)
 
     def one(state: tuple[Cut, dict[str, Leaf]]) -> None:
         if stop_at is not None and len(report.bad) >= stop_at:
@@ -167,6 +168,7 @@ def replay(
         report.outcomes[cut.outcome] += 1
         if wrong:
             report.bad.append(f"{cut}: {'; '.join(wrong)}")
+            print(report.bad[-1], flush=True)
 
     with ThreadPoolExecutor(trees.WORKERS) as pool:
         list(pool.map(one, states))

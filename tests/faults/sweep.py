@@ -159,7 +159,7 @@ def sweep(
         places = [at for at in range(most) if re.search(near, first.call_at(at))]
         # How often it beats depends on how busy the machine is: a sample that is to be reached leaves that out.
         sure = [at for at in places if "heartbeat" not in first.call_at(at)]
-        chosen = places if trees.CAMPAIGN or budget is None else spread(sure, budget)
+        chosen = spread(sure, budget) if budget and not trees.CAMPAIGN else places[trees.PART - 1 :: trees.PARTS]
         report.left_out = len(places) - len(chosen)
         waiting: SimpleQueue[int] = SimpleQueue()
         for place in chosen:

@@ -22,6 +22,8 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 CAMPAIGN = os.environ.get("KINGDOM_CAMPAIGN") == "1"
 in_campaigns = pytest.mark.skipif(not CAMPAIGN, reason="too long for the quick suite: in make faults")
+PART, PARTS = (int(number) for number in os.environ.get("KINGDOM_PART", "1/1").split("/"))
+"""Which part of a sweep or of a replay a campaign tries: 2/10 are the 2nd, the 12th, the 22nd point and so on."""
 ALL_MUTANTS = os.environ.get("MUTANTS") == "1"
 WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 
