@@ -33,7 +33,7 @@ from kingdom.errors import (
     NoSuchThing,
     NotRunning,
 )
-from kingdom.home import team
+from kingdom.home import roster, team
 from kingdom.home.places import Places, as_filename, check_name
 from kingdom.records.council import LARGEST_DEAD_LETTER, OUTBOXES, listed_rows, original_of, read_body
 from kingdom.records.lookup import find
@@ -45,7 +45,6 @@ from kingdom.words import count, duration, one_line, table, time_apart
 WATCH_SECONDS = 1.0
 LOOK_SECONDS, TASK_LOOKS = 0.05, 60
 DEEPEST = 100
-NOT_RUNNING = "The council does not run; `{command} generals install gen-council` and `{command} up` start it."
 ENDING, ORIGINAL = ".mime", ".original"
 BACK = "back_"
 """Begins the name of a dead letter whose message is put back just now: the council finds its own by their names."""
@@ -57,8 +56,8 @@ class Unusable(BadInput):
     exit = Exit.FAILED
 
 
-class NoLeader(BadInput):
-    """the council's leader cannot start: {why}"""
+class Unready(BadInput):
+    """the council's {agent} cannot start: {why}"""
 
     exit = Exit.FAILED
 
@@ -87,8 +86,11 @@ def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: b
     places = home.own()
     if not team.is_installed(places):
         raise NotRunning(what="gen-council", hint=f"`{home.command()} generals install {team.GENERAL}` installs it")
-    _check_leader(places)
+    _check_agents(places)
     about = {"context": context, "approve": approve, "folder": None if repo else _folder(Path.cwd())}
+    for role in ("council", team.GENERAL):
+        if not is_locked(places.lock(role)):
+            print(_not_running(places, role))
     put = partial(
         say.create, places, partial(_event, goal, repo, {key: value for key, value in about.items() if value})
     )
@@ -102,19 +104,16 @@ def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: b
         print(f"{task} is with the council.")
         print(f"Follow it: `{home.command()} council thread {task}`, `{home.command()} council watch`.")
         print(f"End it: `{home.command()} tasks cancel {task}`.")
-    if not is_locked(places.lock("council")):
-        print(_not_running())
     return Exit.DONE
 
 
-def _check_leader(places: Places) -> None:
-    """NoLeader when nobody could take a goal: it would wait until its time is over."""
-    row = team.agents(places).get("leader")
-    if row is not None and (row["engine"] != "command" or "command" in row):
-        from kingdom.cli import packages
+def _check_agents(places: Places) -> None:
+    """Unready when an agent could not take its part: the goal would wait for it until its time is over."""
+    from kingdom.cli import packages
 
-        if (why := packages.missing_of_agent(places, home.system(places), "leader", row)) is not None:
-            raise NoLeader(why=why)
+    for agent, row in team.agents(places).items():
+        if (why := packages.missing_of_agent(places, home.system(places), agent, row)) is not None:
+            raise Unready(agent=agent, why=why)
 
 
 def _folder(here: Path) -> str:
@@ -148,8 +147,15 @@ def _task_of(places: Places, event: str) -> str | None:
     return None
 
 
-def _not_running() -> str:
-    return NOT_RUNNING.format(command=home.command())
+def _not_running(places: Places, role: str = "council") -> str:
+    """Return what starts the council, or its general."""
+    if roster.is_switched_on(places, role):
+        how = f"`{roster.how_to_start(places, role, home.command())}` starts it"
+    elif team.is_installed(places):
+        how = f"`roles: {{{role}: false}}` in {places.config / 'system.yaml'} switches it off"
+    else:
+        how = f"`{home.command()} generals install {team.GENERAL}` and `{home.command()} up` start it"
+    return f"{role} does not run; {how}."
 
 
 @council.command()
@@ -161,14 +167,14 @@ def status(in_json: bool) -> None:
     if in_json:
         print(as_json.line("council", found))
     else:
-        screen.show(_sections(found))
+        screen.show(_sections(places, found))
 
 
 @council.command()
 def watch() -> None:
     """Show the same every second, until Ctrl-C."""
     places = home.find()
-    screen.watch(lambda: _sections(look(places, time.time())), WATCH_SECONDS)
+    screen.watch(lambda: _sections(places, look(places, time.time())), WATCH_SECONDS)
 
 
 @council.command()
@@ -335,9 +341,9 @@ def _is_started(agents: Any, agent: str) -> bool:
     return agent in agents or agent == "user" or (agent.startswith("ignitian_") and "ignitian" in agents)
 
 
-def _sections(found: dict[str, Any]) -> list[Section]:
+def _sections(places: Places, found: dict[str, Any]) -> list[Section]:
     """Return what `status` shows: who is at work, what waits, and who has nothing to do."""
-    body: list[Line | Grid] = [] if found["runs"] else [screen.line(_not_running(), indent=0)]
+    body: list[Line | Grid] = [] if found["runs"] else [screen.line(_not_running(places), indent=0)]
     rows = [
         [
             row["agent"] if row["is_started"] else f"{row['agent']} (nobody starts it)",

@@ -487,13 +487,7 @@ def _agents(places: Places, agents: Mapping[str, Any]) -> Iterator[Finding]:
 
     path = places.config / "council.yaml"
     for agent, row in agents.items():
-        if row["engine"] == "command" and "command" not in row:
-            missing: str | None = "it has no command, and the engine command needs one"
-        else:
-            missing = packages.missing_of_agent(places, home.system(places), agent, row)
-        if missing is None and row["instructions"] is not None and not (places.home / row["instructions"]).is_file():
-            missing = f"its instructions {row['instructions']} are not there"
-        if missing is not None:
+        if (missing := packages.missing_of_agent(places, home.system(places), agent, row)) is not None:
             yield Finding("bad", "council", f"{agent}: {one_line(missing, 300)}", f"correct agents.{agent} in {path}")
     if open_ones := [agent for agent, row in agents.items() if row["sandbox"] in ("off", False)]:
         what = f"{', '.join(open_ones)} {'runs' if len(open_ones) == 1 else 'run'} without a sandbox"

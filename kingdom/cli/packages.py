@@ -71,11 +71,15 @@ def missing_engine(places: Places, system: Config, manifest: Manifest) -> str | 
 
 
 def missing_of_agent(places: Places, system: Config, agent: str, row: Mapping[str, Any]) -> str | None:
-    """Return what the engine of an agent of the council lacks to work here; None when it lacks nothing."""
+    """Return what an agent of the council lacks to work here; None when it lacks nothing."""
+    if row["engine"] == "command" and "command" not in row:
+        return "it has no command, and the engine command needs one"
     try:
         agents.chosen(_Here(places, system, dotenv.secrets(places)), agent, row)
     except NeedsSetUp as error:
         return str(error)
+    if row["instructions"] is not None and not (places.home / row["instructions"]).is_file():
+        return f"its instructions {row['instructions']} are not there"
     return None
 
 

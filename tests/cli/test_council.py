@@ -55,7 +55,7 @@ def test_status_shows_what_waits_and_who_is_at_work(council: Open, terminal: Ter
     opened.write("coordinator")
     opened.turn()
     said = terminal.ok("council", "status")
-    assert said.startswith("The council does not run; `")
+    assert said.startswith("council does not run; `")
     rows = [line.split() for line in said.splitlines()]
     assert ["leader", "1", "1", *rows[2][3:-1], sent.name] == rows[2]
     assert "coordinator (nobody starts it)  1        0" in said
@@ -414,7 +414,7 @@ def test_a_goal_becomes_an_event_for_the_council_about_the_folder_one_is_in(
     (tmp_path / "shop" / ".git").mkdir(parents=True)
     (tmp_path / "shop" / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "shop" / "deep")
-    with closing(Held(terminal.places, "council")):
+    with closing(Held(terminal.places, "council")), closing(Held(terminal.places, "gen-council")):
         said = terminal.ok("council", "plan", "a README", "-c", 'it is "short"', "--approve", "plan")
         terminal.ok("council", "plan", "another", "--repo", "acme/shop")
     first, second = sorted(all_of(terminal.places.home, "events", "pending"), key=lambda event: event["id"])
@@ -425,19 +425,55 @@ def test_a_goal_becomes_an_event_for_the_council_about_the_folder_one_is_in(
     assert (second["repo"], "folder" in second["payload"]) == ("acme/shop", False)
 
 
+NOTHING_RUNS = [
+    pytest.param("", "", "/kingdom up` starts it.", id="the kingdom is down"),
+    pytest.param("", "down", "/kingdom start council` starts it.", id="it was stopped by hand"),
+    pytest.param(
+        "roles: {council: false}", "", "`roles: {council: false}` in {config}/system.yaml switches it off.", id="off"
+    ),
+]
+
+
+@pytest.mark.parametrize(("system", "wanted", "expected"), NOTHING_RUNS)
+def test_plan_and_status_say_how_to_start_the_council(
+    terminal: Terminal, system: str, wanted: str, expected: str
+) -> None:
+    install(terminal.places.home, "gen-council", engine="council")
+    (terminal.places.config / "system.yaml").write_text(system)
+    terminal.places.wanted("council").write_text(wanted)
+    with closing(Held(terminal.places, "gen-council")):
+        said, _ = terminal.ok("council", "plan", "x").splitlines()
+    first = terminal.ok("council", "status").splitlines()[0]
+    assert said == first
+    assert first.startswith("council does not run; ")
+    assert first.endswith(expected.replace("{config}", str(terminal.places.config)))
+
+
 def test_plan_says_what_is_missing(terminal: Terminal) -> None:
     said = terminal("council", "plan", "a README")
     assert (said.code, "generals install gen-council" in said.err) == (3, True)
+    assert "generals install gen-council" in terminal.ok("council", "status")
     assert terminal("council", "plan", " ").code == 2
     install(terminal.places.home, "gen-council", engine="council")
-    assert "The council does not run; `" in terminal.ok("council", "plan", "x")
+    assert "gen-council does not run; `" in terminal.ok("council", "plan", "x")
 
 
-def test_a_goal_is_not_given_to_a_leader_who_cannot_start(terminal: Terminal) -> None:
+UNREADY = [
+    ("leader", {"command": ["/no/such/program"]}, "its program /no/such/program is not there"),
+    ("evaluator", {"command": ["README.md"]}, "its program README.md is not there"),
+    ("architect", {"instructions": "agents/none.md"}, "it has no command, and the engine command needs one"),
+    ("ignitian_2", {"command": ["sh"], "instructions": "agents/none.md"}, "its instructions agents/none.md are not"),
+    ("strategist", {"engine": "codex"}, "the program codex of the engine codex is not there"),
+]
+
+
+@pytest.mark.parametrize(("agent", "row", "why"), UNREADY)
+def test_a_goal_is_not_given_to_agents_who_cannot_start(
+    terminal: Terminal, agent: str, row: dict[str, Any], why: str
+) -> None:
     install(terminal.places.home, "gen-council", engine="council")
-    rows = {"agents": {"leader": {"command": ["/no/such/program"]}}}
-    (terminal.places.config / "council.yaml").write_text(json.dumps(rows))
+    (terminal.places.config / "council.yaml").write_text(json.dumps({"agents": {agent: row}}))
     said = terminal("council", "plan", "a README")
-    assert (said.code, "the council's leader cannot start: " in said.err) == (1, True)
-    assert "/no/such/program" in said.err
+    assert (said.code, f"the council's {agent} cannot start: " in said.err) == (1, True)
+    assert why in said.err
     assert all_of(terminal.places.home, "events", "pending") == []
