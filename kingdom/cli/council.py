@@ -193,8 +193,8 @@ def thread(id: str, page: Path | None) -> None:
         return
     from kingdom.cli.council_page import page_of
 
-    summary = f"{count(len(rows), 'message')} at {count(len({row['agent'] for row in rows}), 'agent')}"
-    Disk(page.parent, durability="process").rewrite(page, page_of(f"Thread {id}", summary, roots).encode())
+    summary = f"thread {id}, {count(len(rows), 'message')} at {count(len({row['agent'] for row in rows}), 'agent')}"
+    Disk(page.parent, durability="process").rewrite(page, page_of(roots, summary).encode())
     print(f"{page} shows it.")
 
 
@@ -471,6 +471,7 @@ def _roots(places: Places, rows: list[dict[str, Any]]) -> list[Node]:
     Where it would be too deep to be read, an answer is a root too.
     """
     dead = letters(places)
+    titles = {row.get("task_id"): row["about"] for row in rows if row.get("task_id") != row["about"]}
     nodes: dict[str, Node] = {}
     depths: dict[str, int] = {}
     roots: list[Node] = []
@@ -481,7 +482,8 @@ def _roots(places: Places, rows: list[dict[str, Any]]) -> list[Node]:
             depth = depths.get(row["in_reply_to"], -1) + 1
             if depth > DEEPEST:
                 above, depth = None, 0
-            nodes[key], depths[key] = Node(row["id"], row), depth
+            named = {**row, "about": titles.get(row.get("task_id"), row["about"])} if row.get("task_id") else row
+            nodes[key], depths[key] = Node(row["id"], named), depth
             (roots if above is None else above.children).append(nodes[key])
         nodes[key].states[row["agent"]] = state_of(places, row, dead)
     return roots

@@ -23,10 +23,15 @@ ul { list-style: none; margin: 0; padding-left: 1.1rem; border-left: 1px solid v
 li { margin: .35rem 0 }
 b { font-weight: 600 }
 small { color: var(--dim) }
+time { white-space: nowrap }
 .good { color: var(--good) } .bad { color: var(--bad) } .wait { color: var(--wait) }
 """
-CLASSES = {"done": "good", "completed": "good", "dead letter": "bad", "error": "bad", "dropped": "bad"}
-"""Of a state at one agent; others wait."""
+CLASSES = {
+    **dict.fromkeys(("done", "completed"), "over"),
+    **dict.fromkeys(("pass", "success"), "good"),
+    **dict.fromkeys(("dead letter", "dropped", "error", "fail", "failed", "refused"), "bad"),
+}
+"""Of a state at one agent, or of how work and evaluations ended; others wait."""
 FRAME = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -47,11 +52,18 @@ FRAME = """\
 """
 
 
-def page_of(title: str, summary: str, roots: Sequence[Node]) -> str:
-    """Return the page of a thread. Whatever agents have written is text in it."""
+def page_of(roots: Sequence[Node], summary: str) -> str:
+    """Return the page of a thread, called by its first message. Whatever agents have written is text in it."""
     digest = base64.b64encode(sha256(STYLE.encode()).digest()).decode()
-    tree = "\n".join(_list(roots))
-    return FRAME.format(digest=digest, style=STYLE, title=_text(title), summary=_text(summary), tree=tree)
+    first = roots[0].row
+    day = f"{first['at'][:10]} UTC" if first.get("at") else ""
+    return FRAME.format(
+        digest=digest,
+        style=STYLE,
+        title=_text(first.get("about") or first["type"]),
+        summary=_text(", ".join(filter(None, (summary, day)))),
+        tree="\n".join(_list(roots)),
+    )
 
 
 def _list(nodes: Sequence[Node]) -> Iterator[str]:
@@ -70,9 +82,12 @@ def _line(node: Node) -> str:
         f'{_text(agent)} <small class="{CLASSES.get(state, "wait")}">{_text(state)}</small>'
         for agent, state in node.states.items()
     )
-    said = " — ".join(_text(part) for part in (row.get("about"), row.get("outcome")) if part)
-    at = f" <small>{_text(row['at'])}</small>" if row.get("at") else ""
-    return f"<b>{_text(row['type'])}</b> {_text(row['from'])} → {to}{f'<br>{said}' if said else ''}{at}"
+    said = _text(row.get("about") or "")
+    if end := row.get("outcome"):
+        said += f' — <span class="{CLASSES.get(end, "")}">{_text(end)}</span>'
+    if at := row.get("at"):
+        said += f' <small><time title="{_text(at)}">{_text(at[11:19])}</time></small>'
+    return f"<b>{_text(row['type'])}</b> {_text(row['from'])} → {to}<br>{said}"
 
 
 def _text(value: object) -> str:

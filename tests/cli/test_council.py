@@ -298,10 +298,16 @@ def test_a_thread_says_how_work_and_evaluations_ended(council: Open, terminal: T
         opened.write(msg_type=kind, thread_id="t-1", from_agent="evaluator", body=body)
     opened.settle()
     said = [line.partition(": ")[2] for line in terminal.ok("council", "thread", "t-1").splitlines()]
-    ends = ["one — fail", "one — pass", "a — error"]
+    ends = ["one — fail", "one — pass", "one — error"]
     assert said == [f"evaluator → leader (done): {end}" for end in ends]
     terminal.ok("council", "thread", "t-1", "--html", str(tmp_path / "thread.html"))
-    assert [end for end in ends if end not in (tmp_path / "thread.html").read_text()] == []
+    page = (tmp_path / "thread.html").read_text()
+    assert "<h1>one</h1>" in page
+    assert re.findall(r"<br>(\w+) — (<span .*?</span>)", page) == [
+        ("one", '<span class="bad">fail</span>'),
+        ("one", '<span class="good">pass</span>'),
+        ("one", '<span class="bad">error</span>'),
+    ]
 
 
 def test_a_thread_is_one_page_in_which_nothing_acts(council: Open, terminal: Terminal, tmp_path: Path) -> None:

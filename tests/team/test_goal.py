@@ -20,9 +20,9 @@ OUTLINE = """\
 
 ## What lies where
 
-- `docs/`: 1 files
+- `docs/`: 1 file
 - `shop/`: 3 files
-- `tests/`: 1 files
+- `tests/`: 1 file
 
 ## Getting started
 
@@ -33,7 +33,7 @@ OUTLINE = """\
 
 ## Working on it
 
-- tests in `tests`: 1 files
+- tests in `tests`: 1 file
 - see `Makefile`
 
 ## Further reading

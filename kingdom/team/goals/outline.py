@@ -13,6 +13,7 @@ from typing import Any
 
 from kingdom.team.goals.base import Goal, Part
 from kingdom.team.goals.repository import Repository, code, quoted
+from kingdom.words import count
 
 MOST = 12
 """Lines of a part."""
@@ -43,14 +44,14 @@ def about(repository: Repository) -> list[str]:
     known = [f"{LANGUAGES[ending]} ({number})" for ending, number in endings.most_common() if ending in LANGUAGES]
     if known:
         found.append(f"- files by language: {', '.join(known[:5])}")
-    found.append(f"- {len(repository.files)} files in all")
+    found.append(f"- {count(len(repository.files), 'file')} in all")
     return found
 
 
 def layout(repository: Repository) -> list[str]:
     """Say what lies where, by folders at the top."""
     tops = Counter(path.partition("/")[0] for path in repository.files if "/" in path)
-    return [f"- {code(f'{top}/')}: {number} files" for top, number in sorted(tops.items())]
+    return [f"- {code(f'{top}/')}: {count(number, 'file')}" for top, number in sorted(tops.items())]
 
 
 def start(repository: Repository) -> list[str]:
@@ -68,7 +69,7 @@ def start(repository: Repository) -> list[str]:
 def develop(repository: Repository) -> list[str]:
     """Say how it is worked on: tests, the tools that are configured."""
     tests = Counter(path.partition("/")[0] for path in repository.files if re.search(r"(^|/|_)tests?(/|_|\.)", path))
-    found = [f"- tests in {code(top)}: {number} files" for top, number in sorted(tests.items())]
+    found = [f"- tests in {code(top)}: {count(number, 'file')}" for top, number in sorted(tests.items())]
     return found + [f"- see {code(path)}" for path in TOOLS if repository.has(path)]
 
 
