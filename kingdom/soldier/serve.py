@@ -34,15 +34,18 @@ from kingdom.runtime.processes import tree
 from kingdom.soldier import limits, sandbox
 from kingdom.soldier.limits import Exceeded, Limits
 from kingdom.soldiers import engines, streams
+from kingdom.soldiers.disk_space import why_full
 from kingdom.soldiers.engines.base import Engine
 
 TAIL_BYTES = 2000
 LOOK_MILLISECONDS = 200
 TERM_SECONDS = 10.0
 MOST_FILES = 1 << 16
-LARGEST_LASTING = "16M"
-"""On a full disk: what is larger goes also from folders that outlive a soldier."""
 """Where closing files by number ends, on a machine that cannot close a range of them."""
+LARGEST_LASTING_MB = 16
+"""What a soldier may make in folders that outlive it, in one file and in all, once the disk is full."""
+INODE_KB = 4
+"""What a file takes beside its bytes, at most."""
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -332,13 +335,18 @@ def _keep_output(order: SoldierOrder, places: Places) -> None:
 
 def _make_room(order: SoldierOrder) -> None:
     """Delete what this soldier made: on a full disk not even its report could be written."""
-    from subprocess import DEVNULL, run  # seldom, and see `_spawn`
+    from subprocess import DEVNULL, PIPE, run  # seldom, and see `_spawn`
 
     own = [path for path in order.may_write if path not in order.lasting]
     run(["rm", "-rf", "--", *own], stderr=DEVNULL, check=False)
     if order.lasting:
-        large = ["-type", "f", "-size", f"+{LARGEST_LASTING}", "-delete"]
-        run(["find", *order.lasting, "-xdev", *large], stderr=DEVNULL, check=False)
+        files = ["find", *order.lasting, "-xdev", "-type", "f"]
+        run([*files, "-size", f"+{LARGEST_LASTING_MB}M", "-delete"], stderr=DEVNULL, check=False)
+        made = [*files, "-cnewer", order.prompt]
+        blocks = run([*made, "-printf", "%b\n"], stdout=PIPE, stderr=DEVNULL, check=False).stdout.split()
+        kilobytes = sum(int(number) / 2 + INODE_KB for number in blocks)
+        if kilobytes > LARGEST_LASTING_MB << 10 and why_full(order.lasting[0]):
+            run([*made, "-delete"], stderr=DEVNULL, check=False)
     os.mkdir(os.path.dirname(order.result_path), 0o700)
     for stream in (order.out, order.err):
         os.chmod(stream, 0o600)

@@ -15,7 +15,7 @@ FAILING = "tests/council/test_failing.py::test_"
 TELLING = "tests/council/test_telling.py::test_"
 OUTBOX = "tests/council/test_outbox.py::test_"
 ENGINES = "tests/council/test_engines.py::test_"
-FULL = "full disk, council"
+FULL, HOARD = "full disk, council", "full disk, an agent that fills it with small files"
 COMMANDS = "tests/cli/test_council.py::test_"
 
 MUTANTS = [
@@ -221,6 +221,18 @@ MUTANTS = [
         FULL,
     ),
     Mutant(
+        "an agent's small files stay on the disk that they have filled",
+        "kingdom.soldier.serve:_make_room",
+        replace("A and why_full(B)", "False"),
+        HOARD,
+    ),
+    Mutant(
+        "what an agent has kept goes with what it filled the disk with",
+        "kingdom.soldier.serve:_make_room",
+        replace("[*files, '-cnewer', order.prompt]", "files"),
+        HOARD,
+    ),
+    Mutant(
         "agents are told of messages on a full disk",
         "kingdom.council.turns:Turns.must_wait",
         replace("self._full", "False"),
@@ -244,8 +256,8 @@ KNOWN = {mutant.name: mutant for mutant in MUTANTS}
 
 def check(tree: Path, name: str, near: str) -> list[str]:
     """Return what a check finds wrong with the program of a tree."""
-    if name == FULL:
-        return test_full_disk.check_council(tree)
+    if name in test_full_disk.CHECKS:
+        return test_full_disk.CHECKS[name](tree)
     if name == "council kill":
         return sweep(test_sweep_council.COUNCIL, KILL, tree=tree, near=near, stop_at=1).bad
     return mutants.failing(tree, name)

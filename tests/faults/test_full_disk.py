@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from kingdom import mime
+from kingdom.council.orders import conversation
 from kingdom.disk.codec import to_json
 from kingdom.disk.lock import is_locked
 from kingdom.home.places import Places, find_codec
+from kingdom.soldiers.agents import COUNCIL
 from tests.faults import homes, oracle, trees
 from tests.waiting import SOON
 
@@ -97,6 +99,33 @@ def check_council(tree: Path) -> list[str]:
         wrong += oracle.exactly("what the agent remembers", 2, len(lines))
         wrong += oracle.exactly("dead letters", 0, len(list(places.dead_letters.iterdir())))
         return wrong
+
+
+HOARDS = """\
+import os, pathlib
+for number in range(1 << 20):
+    pathlib.Path(os.environ["KINGDOM_WORKSPACE"], str(number)).write_text("x")
+"""
+
+
+def check_hoard(tree: Path) -> list[str]:
+    """What an agent fills the disk with goes, however small it is in parts; what it has kept stays; its tries count."""
+    row = {"command": [sys.executable, "-c", HOARDS]}
+    settings = {"agents": {"leader": row}, "retry": {"base_delay": 0}, "dlq": {"max_retries": 1}}
+    with on_small_disk(tree, "council", "16m", {"council": settings}) as (_, home):
+        places = Places(home)
+        if not trees.until(lambda: oracle.beats(places, "council") > 1, SOON):
+            return ["it never beat"]
+        memory = places.workspace(COUNCIL, conversation("leader", "t")) / "memory"
+        memory.parent.mkdir(parents=True, mode=0o700)
+        memory.write_text("kept")
+        put_goal(places, 1)
+        given_up = trees.until(lambda: any(places.dead_letters.iterdir()), SOON)
+        return [
+            *([] if given_up else ["its message was not given up"]),
+            *oracle.exactly("files in its folder", 1, len(list(memory.parent.iterdir()))),
+            *([] if memory.exists() else ["what it kept is gone"]),
+        ]
 
 
 def put_goal(places: Places, number: int) -> str:
@@ -203,6 +232,7 @@ CHECKS: dict[str, Callable[[Path], list[str]]] = {
     **{f"full disk, {role}": lambda tree, role=role: check(role, tree) for role in CASES},
     "full disk, council": check_council,
     "full disk, up": check_up,
+    "full disk, an agent that fills it with small files": check_hoard,
 }
 
 
