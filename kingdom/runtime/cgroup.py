@@ -70,11 +70,13 @@ class Cgroup:
         assert self.folder is not None
         give_up = time.monotonic() + seconds
         ended: set[int] = set()
-        while (left := self.members()) and time.monotonic() < give_up:
+        while left := self.members():
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             ended.update(left)
+            if time.monotonic() > give_up:
+                break
             time.sleep(LOOK_SECONDS)
         with suppress(OSError):
             os.rmdir(self.folder)

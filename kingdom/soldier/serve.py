@@ -169,7 +169,6 @@ def _run(ready: Ready, prepared: sandbox.Prepared) -> tuple[RawReport, int]:
     report = RawReport(order.attempt)
     try:
         code, peak_mb = _wait(_spawn(ready, prepared), bounds)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
         return report._replace(ended=STOPPED), 0
     except LimitExceeded as error:
@@ -180,6 +179,9 @@ def _run(ready: Ready, prepared: sandbox.Prepared) -> tuple[RawReport, int]:
     except OSError as error:
         why = f"{error.strerror}: {error.filename}" if error.filename else str(error)
         return report._replace(ended=NEVER_RAN, output_tail=why), 0
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     if code == -signal.SIGXCPU:
         why = f"a process with more than {order.limits['cpu_seconds']} s of processor time"
         return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why), peak_mb
@@ -217,7 +219,7 @@ def _spawn(ready: Ready, prepared: sandbox.Prepared) -> int:
     group = ready.cgroup.open()
     by_thread = os.pipe2(os.O_CLOEXEC) if sandbox.may_enter_by_thread() else None
     start = partial(_forked, ready, argv, prepared, streams, tell, group, by_thread)
-    # An end that is asked for has to wait: what is forked in that moment we would not know.
+    # An end that is asked for has to wait until `_wait`: what is forked in that moment we would not know.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         try:
@@ -232,7 +234,6 @@ def _spawn(ready: Ready, prepared: sandbox.Prepared) -> int:
         finally:
             for fd in filter(None, (tell, *streams, group, *(by_thread or ()))):
                 os.close(fd)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         if why := os.read(problem, TAIL_BYTES):
             os.waitpid(pid, 0)
             raise NotStarted(why.decode("utf-8", "replace"))
@@ -299,6 +300,7 @@ def _wait(engine: int, bounds: Limits) -> tuple[int, int]:
     ended, process, peak_kb = select.poll(), os.pidfd_open(engine), 0
     ended.register(process, select.POLLIN)
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         while not ended.poll(LOOK_MILLISECONDS):
             peak_kb = max(peak_kb, _reap_orphans(engine))
             if (exceeded := bounds.exceeded()) is not None:
