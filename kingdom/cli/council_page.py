@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kingdom.words import printable
 
 if TYPE_CHECKING:
-    from kingdom.cli.council import Node
+    from kingdom.cli.council_thread import Node
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8886; --dim: #767676; --good: #1a7f37; --bad: #cf222e; --wait: #9a6700 }

@@ -7,7 +7,8 @@ from typing import Any
 
 from kingdom import mime
 from kingdom.cli import home
-from kingdom.cli.council import facts_of, is_named, letters, state_of, waiting_rows
+from kingdom.cli.council_dead_letters import facts_of, letters
+from kingdom.cli.council_thread import is_named, state_of, waiting_rows
 from kingdom.cli.why import Detail
 from kingdom.cli.why_chat import Story
 from kingdom.disk.codec import read_bytes

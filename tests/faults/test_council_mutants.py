@@ -138,7 +138,7 @@ MUTANTS = [
     ),
     Mutant(
         "a dead letter keeps its name while its message is put back",
-        "kingdom.cli.council:_put_back",
+        "kingdom.cli.council_dead_letters:_put_back",
         replace("A.with_name(B)", "A"),
         COMMANDS + "what_is_given_up_again_while_it_is_put_back_is_kept",
     ),
@@ -246,7 +246,7 @@ MUTANTS = [
     ),
     Mutant(
         "a message that is put back is not the one that was given up",
-        "kingdom.cli.council:_put_back",
+        "kingdom.cli.council_dead_letters:_put_back",
         replace("original_of(A)", "original_of(A).strip()"),
         COMMANDS + "retry_puts_a_message_back_byte_for_byte",
     ),

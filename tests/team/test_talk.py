@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.cli.council import state_of, waiting_rows
+from kingdom.cli.council_thread import state_of, waiting_rows
 from kingdom.disk.codec import read_json, to_json
 from kingdom.soldiers.consent import NO, YES, meaning
 from tests.faults import trees
