@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import make_folder
+from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import read_bytes
 from kingdom.errors import BadFile
 from kingdom.home import team
@@ -26,6 +26,7 @@ from kingdom.soldiers.handle import SoldierHandle
 from kingdom.soldiers.prepare import Chosen
 
 LARGEST_INSTRUCTIONS = 64 << 10
+FOR_EVERYBODY = "everybody.md"
 TOLD = """
 ## Your messages
 
@@ -118,11 +119,13 @@ def _write_prompt(
 
 
 def _instructions(services: Services, row: Mapping[str, Any]) -> str:
+    """Return what an agent is told by its own file, and by the one for everybody beside it, if there is one."""
     if row["instructions"] is None:
         return ""
     path = services.places.home / row["instructions"]
     try:
-        return read_bytes(path, LARGEST_INSTRUCTIONS).decode("utf-8", "replace")
+        files = [path, *filter(is_there, [path.with_name(FOR_EVERYBODY)])]
+        return "\n".join(read_bytes(file, LARGEST_INSTRUCTIONS).decode("utf-8", "replace") for file in files)
     except FileNotFoundError:
         raise NeedsSetUp(why=f"its instructions {path} are not there") from None
     except BadFile as error:

@@ -65,11 +65,12 @@ def told(council: Council) -> list[dict[str, Any]]:
 def test_a_model_is_told_its_instructions_and_the_path_and_no_word_of_the_message(modelled: Any, home: Path) -> None:
     (home / "agents").mkdir()
     (home / "agents" / "architect.md").write_text("# You judge designs.\n")
+    (home / "agents" / "everybody.md").write_text("Be brief.\n")
     opened = modelled(model="played-model", instructions="agents/architect.md")
     sent = opened.write("architect", msg_type="architecture_request", body="{goal: a secret goal, question: q}")
     opened.settle()
     (saw,) = told(opened)
-    assert saw["prompt"].startswith("# You judge designs.\n\n## Your messages\n")
+    assert saw["prompt"].startswith("# You judge designs.\n\nBe brief.\n\n## Your messages\n")
     assert (saw["path"], "secret" in json.dumps(saw)) == (str(opened.places.told("architect") / sent.name), False)
     assert ("played-model" in saw["argv"], "--dangerously-skip-permissions" in saw["argv"]) == (True, True)
     assert saw["cwd"] == str(opened.places.workspace("council", "architect"))
