@@ -60,7 +60,7 @@ SDKS = {
     "urllib3": ("kingdom/connections/web.py",),
     "yaml": ("kingdom/home/config.py",),
     # of the standard library, what only few rooms may know
-    "ctypes": ("kingdom/disk/atomic.py", "kingdom/runtime/processes.py", "kingdom/soldier/sandbox.py"),
+    "ctypes": ("kingdom/disk/atomic.py", "kingdom/runtime/processes.py", "kingdom/soldier/"),
     "sqlite3": ("kingdom/mq/", "kingdom/team/", "kingdom/hall/sqlite.py", "kingdom/upkeep/backup.py"),
 }
 

@@ -44,6 +44,20 @@ class Cgroup:
             return os.open(f"{self.folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         return None
 
+    def take_in_thread(self) -> bool:
+        """Put this thread alone into it, and so what it forks, as older systems can. Return whether it is there.
+
+        A whole process is moved while no other may be forked or end: the kernel waits for that.
+        """
+        with suppress(OSError):
+            tasks = os.open(f"{self.folder}/tasks", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(tasks, b"0")
+            finally:
+                os.close(tasks)
+            return True
+        return False
+
     def members(self) -> list[int]:
         """Return the pids in it."""
         if self.folder is None:

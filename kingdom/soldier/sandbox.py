@@ -203,8 +203,8 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
         _filter_calls()
 
 
-def bind(order: SoldierOrder, prepared: Prepared) -> None:
-    """Bind this process, after it has entered: it will end with its parent, and use no more than its limits."""
+def limit(pid: int, order: SoldierOrder, prepared: Prepared) -> None:
+    """Let a process, 0 for this one, use no more than its limits."""
     for what, most in (
         (resource.RLIMIT_DATA, (order.limits["memory_mb"] * 5 // 4 + order.limits.get("reserved_mb", 0)) << 20),
         (resource.RLIMIT_CPU, order.limits["cpu_seconds"] + 1),
@@ -214,8 +214,11 @@ def bind(order: SoldierOrder, prepared: Prepared) -> None:
     ):
         _, hard = resource.getrlimit(what)
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (bound, bound))
-    # After the sandbox, as a change of credentials takes it back.
+        resource.prlimit(pid, what, (bound, bound))
+
+
+def die_with_parent() -> None:
+    """End with our parent. After the sandbox, as a change of credentials takes it back."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -237,6 +240,7 @@ def in_thread(order: SoldierOrder, prepared: Prepared, fork: Callable[[], int]) 
         found.append(_thread.get_native_id())
         try:
             _must(_libc.unshare(_CLONE_FS), "unshare")  # its working directory is its own
+            os.chdir(order.workspace)
             enter(order, prepared)
             found.append(fork())
         except BaseException as error:  # noqa: BLE001
@@ -249,8 +253,9 @@ def in_thread(order: SoldierOrder, prepared: Prepared, fork: Callable[[], int]) 
     _thread.start_new_thread(run, ())
     done.acquire()
     thread, outcome = found
-    while os.path.exists(f"/proc/self/task/{thread}"):
-        time.sleep(LOOK_SECONDS)
+    with suppress(ProcessLookupError):
+        while os.getpriority(os.PRIO_PROCESS, thread) is not None:
+            time.sleep(LOOK_SECONDS)
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

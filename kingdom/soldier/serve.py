@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import FrameType
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self
 
 from kingdom.disk.atomic import Disk
 from kingdom.disk.codec import read_json, to_json
@@ -31,7 +31,7 @@ from kingdom.records.soldiers import (
 )
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import tree
-from kingdom.soldier import limits, sandbox
+from kingdom.soldier import launch, limits, sandbox
 from kingdom.soldier.limits import Exceeded, Limits
 from kingdom.soldiers import engines, streams
 from kingdom.soldiers.disk_space import why_full
@@ -181,7 +181,7 @@ def _run(ready: Ready, prepared: sandbox.Prepared) -> tuple[RawReport, int]:
         return report._replace(ended=NEVER_RAN, output_tail=why), 0
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, launch.HANDLED)
     if code == -signal.SIGXCPU:
         why = f"a process with more than {order.limits['cpu_seconds']} s of processor time"
         return report._replace(ended=OVER_LIMIT, exit_code=code, output_tail=why), peak_mb
@@ -209,76 +209,91 @@ def _over_limit(order: SoldierOrder, exceeded: Exceeded) -> RawReport:
     return RawReport(order.attempt, ended=OVER_LIMIT, output_tail=exceeded.why)
 
 
-def _spawn(ready: Ready, prepared: sandbox.Prepared) -> int:
+def _spawn(ready: Ready, prepared: sandbox.Prepared, *, by_fork: bool = False) -> int:
     """Start the engine's program in its sandbox, and return its pid once it runs. NotStarted says why it does not.
 
-    Without `subprocess`, as `threading`, which that loads, makes each fork dearer by half.
+    `by_fork` is how it is done where there is no better way. Without `subprocess`, as `threading`, which that loads,
+    makes each fork dearer by half.
     """
     argv, streams = ready.engine.argv(ready.order), Streams.of(ready.order)
-    problem, tell = os.pipe2(os.O_CLOEXEC)
-    group = ready.cgroup.open()
-    by_thread = os.pipe2(os.O_CLOEXEC) if sandbox.may_enter_by_thread() else None
-    start = partial(_forked, ready, argv, prepared, streams, tell, group, by_thread)
-    # An end that is asked for has to wait until `_wait`: what is forked in that moment we would not know.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    start = _forked if by_fork or not (sandbox.may_enter_by_thread() and launch.prepare()) else _launched
+    # An end that is asked for has to wait until `_wait`: what is started in that moment we would not know.
+    signal.pthread_sigmask(signal.SIG_BLOCK, launch.HANDLED)
     try:
+        return start(ready, argv, prepared, streams)
+    except NotStarted:
+        raise
+    except Exception as error:
+        # Whatever it is: the program must not run in half a sandbox.
+        raise NotStarted(f"its sandbox could not be set up: {error}") from error
+    finally:
+        streams.close()
+
+
+def _launched(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: Streams) -> int:
+    """Start it from a thread that has entered the sandbox, and has ended when it runs.
+
+    A program in the same sandbox could trace that thread, and write into our memory.
+    """
+    starting = launch.Launch(argv, ready.environment, streams)
+    try:
+        pid = sandbox.in_thread(ready.order, prepared, partial(_joined, ready.cgroup, starting))
+        sandbox.limit(pid, ready.order, prepared)
         try:
-            if by_thread is None:
-                pid = start()
-            else:
-                pid = sandbox.in_thread(ready.order, prepared, start)
-                os.write(by_thread[1], b"+")
-        except Exception as error:
-            # Whatever it is: the program must not run in half a sandbox.
-            raise NotStarted(f"its sandbox could not be set up: {error}") from error
-        finally:
-            for fd in filter(None, (tell, *streams, group, *(by_thread or ()))):
-                os.close(fd)
-        if why := os.read(problem, TAIL_BYTES):
-            os.waitpid(pid, 0)
-            raise NotStarted(why.decode("utf-8", "replace"))
+            starting.go()
+        except OSError as error:
+            raise NotStarted(f"{error.strerror}: {error.filename}") from error
         return pid
     finally:
-        os.close(problem)
+        starting.close()
 
 
-def _forked(
-    ready: Ready,
-    argv: list[str],
-    prepared: sandbox.Prepared,
-    streams: Streams,
-    tell: int,
-    group: int | None,
-    by_thread: tuple[int, int] | None,
-) -> int:
-    """Fork, and return the pid of the process that becomes the engine's program.
-
-    What goes wrong is told by the pipe, which closes when the program starts. `by_thread` is a pipe that says when the
-    thread that forks, which has entered the sandbox, has ended: a program in the same sandbox could write into the
-    memory of its process.
-    """
-    pid = os.fork()
-    if pid:
-        return pid
+def _joined(cgroup: Cgroup, starting: launch.Launch) -> int:
+    """Start a process in the control group, by a thread that can go there alone, else it goes there itself."""
+    if cgroup.take_in_thread() or (group := cgroup.open()) is None:
+        return starting.fork(None)
     try:
-        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+        return starting.fork(group)
+    finally:
+        os.close(group)
+
+
+def _forked(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: Streams) -> int:
+    """Fork a process that enters the sandbox itself, and return its pid once the engine's program runs.
+
+    What goes wrong is told by a pipe, which closes when the program starts.
+    """
+    problem, tell = os.pipe2(os.O_CLOEXEC)
+    with open(problem, "rb", buffering=0) as told:
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _become(ready, argv, prepared, streams, tell)
+        finally:
+            os.close(tell)
+        if why := told.read(TAIL_BYTES):
+            os.waitpid(pid, 0)
+            raise NotStarted(why.decode("utf-8", "replace"))
+    return pid
+
+
+def _become(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: Streams, tell: int) -> NoReturn:
+    """Become the engine's program."""
+    try:
+        for number in launch.DEFAULT:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, launch.HANDLED)
         os.setsid()
         for target, fd in enumerate(streams):
             os.dup2(fd, target)
-        if group is not None:
+        if (group := ready.cgroup.open()) is not None:
             with suppress(OSError):
                 os.write(group, b"0")
         os.chdir(ready.order.workspace)
         try:
-            if by_thread is None:
-                sandbox.enter(ready.order, prepared)
-            else:
-                os.close(by_thread[1])
-                if not os.read(by_thread[0], 1):
-                    os._exit(1)  # our parent is gone
-            sandbox.bind(ready.order, prepared)
+            sandbox.enter(ready.order, prepared)
+            sandbox.limit(0, ready.order, prepared)
+            sandbox.die_with_parent()
         except Exception as error:  # noqa: BLE001
             # As above: not in half a sandbox.
             os.write(tell, f"its sandbox could not be set up: {error}".encode())
@@ -300,7 +315,7 @@ def _wait(engine: int, bounds: Limits) -> tuple[int, int]:
     ended, process, peak_kb = select.poll(), os.pidfd_open(engine), 0
     ended.register(process, select.POLLIN)
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, launch.HANDLED)
         while not ended.poll(LOOK_MILLISECONDS):
             peak_kb = max(peak_kb, _reap_orphans(engine))
             if (exceeded := bounds.exceeded()) is not None:

@@ -166,7 +166,8 @@ def becomes_engine(order: SoldierOrder) -> None:
     prepared = Prepared()
     sandbox.go_first()
     sandbox.enter(order, prepared)
-    sandbox.bind(order, prepared)
+    sandbox.limit(0, order, prepared)
+    sandbox.die_with_parent()
 
 
 def looked(home: Path, before: Callable[[], object] = bool, **fields: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from kingdom.home.places import Places
 from kingdom.records.soldiers import BY_ITSELF, NEVER_RAN, OVER_LIMIT, STOPPED, RawReport, SoldierOrder
 from kingdom.runtime.cgroup import Cgroup
 from kingdom.runtime.processes import carries, stat_fields
-from kingdom.soldier import sandbox, serve, warm
+from kingdom.soldier import launch, sandbox, serve, warm
 from kingdom.soldiers.engines import load
 from tests import syncs
 from tests.fixtures import founded, write
@@ -97,18 +97,46 @@ def test_a_program_that_cannot_be_started_is_named(serves: Serves, places: Place
     assert (report["ended"], report["seen"]) == (NEVER_RAN, f"Permission denied: {order.program}")
 
 
-def test_who_is_forked_by_one_that_is_gone_never_runs(places: Places, order: SoldierOrder) -> None:
+@pytest.mark.skipif(not launch.prepare(), reason="NO CONTEXTS IN THIS C LIBRARY")
+def test_who_is_started_by_one_that_is_gone_never_runs(order: SoldierOrder) -> None:
     Path(order.program).write_text("#!/bin/sh\necho ran\n")
     Path(order.program).chmod(0o755)
-    write(places.home / "order.json", order.to_json())
-    ready = serve.Ready.of({"KINGDOM_ORDER": str(places.home / "order.json"), "PATH": os.environ["PATH"]}, places)
-    streams, (problem, tell), by_thread = serve.Streams.of(order), os.pipe(), os.pipe()
-    pid = serve._forked(ready, [order.program], sandbox.Prepared(), streams, tell, None, by_thread)
-    for descriptor in (*streams, problem, tell, *by_thread):
-        os.close(descriptor)
+    streams = serve.Streams.of(order)
+    starting = launch.Launch([order.program], os.environ, streams)
+    pid = starting.fork(None)
+    starting.close()
+    streams.close()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     assert Path(order.out).read_text() == ""
+
+
+@pytest.mark.parametrize("by_fork", [False, True])
+def test_an_engine_leads_its_session_and_has_its_streams_alone_and_every_signal(
+    places: Places, order: SoldierOrder, by_fork: bool
+) -> None:
+    Path(order.program).write_text(
+        "#!/bin/sh\ngrep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd >&2; cat; echo $1 $GIVEN\n"
+        "read -r _ _ _ _ _ session _ </proc/$$/stat; [ $session = $$ ] && echo leads\n"
+    )
+    Path(order.program).chmod(0o755)
+    Path(order.prompt).write_text("a prompt\n")
+    write(places.home / "order.json", order._replace(arguments=["a word"]).to_json())
+    given = {"KINGDOM_ORDER": str(places.home / "order.json"), "PATH": os.environ["PATH"], "GIVEN": "a variable"}
+    ready = serve.Ready.of(given, places)
+    pid = serve._spawn(ready, sandbox.Prepared(), by_fork=by_fork)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, launch.HANDLED)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     ready.cgroup.kill_all()
+    none = "0" * 16
+    assert Path(order.out).read_text().split("\n") == [
+        f"SigBlk:\t{none}",
+        f"SigIgn:\t{none}",
+        "a prompt",
+        "a word a variable",
+        "leads",
+        "",
+    ]
+    assert Path(order.err).read_text().split() == ["0", "1", "2", "3"], "3 is what ls looks at"
 
 
 def test_the_last_word_may_be_a_letter(serves: Serves, places: Places) -> None:
