@@ -19,5 +19,6 @@ if __name__ == "__main__":
         sys.exit(serve_warm(int(sys.argv[2])))
     else:
         os.umask(0o077)
+        sandbox.go_first()
         make_durable = serve(Ready.of(os.environ, Places(find_home())), sandbox.Prepared())
         make_durable()

@@ -234,10 +234,11 @@ def in_thread(order: SoldierOrder, prepared: Prepared, fork: Callable[[], int]) 
     has ended on return: whoever is in its sandbox may trace it, and it shares our memory.
     """
     done = _thread.allocate_lock()
+    threads: list[int] = []
     found: list[int | BaseException] = []
 
     def run() -> None:
-        found.append(_thread.get_native_id())
+        threads.append(_thread.get_native_id())
         try:
             _must(_libc.unshare(_CLONE_FS), "unshare")  # its working directory is its own
             os.chdir(order.workspace)
@@ -252,10 +253,10 @@ def in_thread(order: SoldierOrder, prepared: Prepared, fork: Callable[[], int]) 
     _thread.stack_size(STACK_BYTES)
     _thread.start_new_thread(run, ())
     done.acquire()
-    thread, outcome = found
     with suppress(ProcessLookupError):
-        while os.getpriority(os.PRIO_PROCESS, thread) is not None:
+        while os.getpriority(os.PRIO_PROCESS, threads[0]) is not None:
             time.sleep(LOOK_SECONDS)
+    (outcome,) = found
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

@@ -118,7 +118,6 @@ def serve(ready: Ready, prepared: sandbox.Prepared) -> Callable[[], None]:
     """Serve a task to its end. Return what makes its report's name durable, for which nobody has to wait."""
     order = ready.order
     sandbox.adopt_orphans()
-    sandbox.go_first()
     if ready.missing is not None and order.external:
         report, peak_mb = _ask_for_consent(order, ready.missing), 0
     else:

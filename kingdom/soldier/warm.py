@@ -24,7 +24,7 @@ from kingdom.runtime.processes import (
     environment_memory,
     overwrite_environment,
 )
-from kingdom.soldier.sandbox import Prepared
+from kingdom.soldier.sandbox import Prepared, go_first
 from kingdom.soldier.serve import Ready, serve
 
 BEGUN, DONE = b"begun", b"done"
@@ -67,6 +67,7 @@ def serve_warm(descriptor: int) -> int:
 
 def serve_requests(general: socket.socket) -> int:
     """Serve one task after the other until there are no more, and return the exit code."""
+    go_first()
     places, prepared = Places(find_home()), Prepared()
     while _has_news(general):
         data, locks, _, _ = socket.recv_fds(general, LARGEST_REQUEST, 1, socket.MSG_CMSG_CLOEXEC)
