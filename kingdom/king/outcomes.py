@@ -200,13 +200,7 @@ class Outcomes:
 
     def _tasks_of(self, events: set[str]) -> dict[str, str]:
         """Return the tasks of events that another king has dispatched: he does not note them in the events."""
-        found: dict[str, str] = {}
-        for task in self._recent_tasks():
-            if task.event_id in events:
-                found[task.event_id] = task.id
-                if events <= found.keys():
-                    break
-        return found
+        return {task.event_id: task.id for task in self._recent_tasks() if task.event_id in events}
 
     def _note_answers_of_others(self) -> None:
         """Note the answers that another king has taken while we were away: he keeps no notes of them."""

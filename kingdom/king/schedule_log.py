@@ -51,8 +51,6 @@ class ScheduleLog:
         self._entries: list[ScheduleEntry] = []
         self._planned: list[dict[str, Any]] | None = None
         self._held: Holds = {}
-        self.holds = False
-        """Whether runs that are due are not made yet."""
         self.next_look = 0.0
 
     def take_over(self, generals: Iterable[Manifest]) -> list[str]:
@@ -93,6 +91,11 @@ class ScheduleLog:
         self._file.set(run.entry.key, {**kept, **new})
         self._file.save()
 
+    @property
+    def holds(self) -> bool:
+        """Whether runs that are due are not made yet."""
+        return any(self._held.values())
+
     def _held_because_changed(self, gate: Callable[[], Gate]) -> bool:
         """Return whether the gate's reason for holding a run that is due has changed since the last look."""
         return self.holds and self._held != _holds(gate())
@@ -104,7 +107,6 @@ class ScheduleLog:
         now = self._king.clock()
         self._note_due(now)
         self._held = _holds(gate()) if self._anything_waits() else {}
-        self.holds = any(self._held.values())
         self._plan(now)
         begun = next((run for entry in self._entries if (run := self._begun(entry))), None)
         if begun is not None:

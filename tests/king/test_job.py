@@ -15,6 +15,7 @@ import pytest
 
 from kingdom.disk.codec import read_json
 from kingdom.errors import BadConfig
+from kingdom.home import manifests
 from kingdom.home.places import Places
 from kingdom.king.context import Context
 from kingdom.king.dispatch import BATCH
@@ -217,6 +218,14 @@ def test_generals_are_installed_and_removed_while_the_king_runs(court_home: Path
     assert [record["target_general"] for record in all_of(court_home, "tasks", "pending")] == ["gen-jira"]
     assert here(court_home, "events", "completed") == ["evt-2"]
     assert "skips a manifest" in Places(court_home).role_log("king").read_text()
+
+
+def test_a_king_notes_by_which_manifests_he_works(court_home: Path, clock: Clock) -> None:
+    king = run_king(court_home, clock)
+    install(court_home, "gen-new")
+    assert not manifests.is_in_use(king.services.places, "king", "gen-new")
+    run_king(court_home, clock, king)
+    assert manifests.is_in_use(king.services.places, "king", "gen-new")
 
 
 def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(court_home: Path, clock: Clock) -> None:
@@ -537,6 +546,8 @@ def test_a_duplicate_event_creates_nothing(court_home: Path, clock: Clock, state
     if state == "gone after retention":
         again = read(court_home, "events", "completed", "evt-1")
         assert (again["status"], again["discarded_reason"]) == ("discarded", f"duplicate of {TASK}")
+    (told,) = of_events(court_home, "event.discarded")
+    assert (told["event_id"], told["reason"]) == ("evt-1", f"duplicate of {TASK}")
     if state == "dispatched":
         assert read(court_home, "events", "dispatched", "evt-1")["task_id"] == TASK
 
@@ -794,7 +805,10 @@ def test_an_event_whose_task_is_lost_ends_within_a_minute_whatever_the_schedules
     court = KingJob(given)
     court.turn(None)
     put(court_home, "events", "dispatched", **event(task_id=TASK, status="dispatched"))
-    monotonic.pass_(61)
+    monotonic.pass_(59)
+    court.turn({})
+    assert here(court_home, "events", "dispatched") == ["evt-1"]
+    monotonic.pass_(1)
     court.turn({})
     assert read(court_home, "events", "completed", "evt-1")["status"] == "failed"
 
@@ -1054,6 +1068,15 @@ def test_a_clock_that_jumps_ahead_and_back_makes_each_run_once(daily: Path, cloc
     assert len(dues) == len(set(dues))
     assert {"2026-02-07T22:00:00Z", "2026-02-08T22:00:00Z"} <= set(dues)
     assert len(dues) == (3 if hours > 24 else 2)
+
+
+def test_a_run_that_was_made_waits_no_more_though_its_king_ends_at_once(daily: Path, clock: Clock) -> None:
+    king = run_king(daily, clock)
+    clock.set("2026-02-07T22:00:00Z")
+    king.job.turn(None)
+    assert [due for _, due in scheduled(daily)] == ["2026-02-07T22:00:00Z"]
+    noted = read_json(Places(daily).own("king") / "schedule-sent.json")["gen-test:daily"]
+    assert (noted["waiting"], noted["last"], "task_id" in noted) == ([], "2026-02-07T22:00:00Z", False)
 
 
 @pytest.mark.parametrize(
