@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kingdom.disk.json_file import JsonFile, JsonFiles
-from kingdom.envoy.channels import CHANNELS, default_channel, default_room, set_up
+from kingdom.envoy.channels import CHANNELS, default_channel, default_room, usable_channels
 from kingdom.errors import BadInput
 from kingdom.records import notes
 from kingdom.records.messages import Json, Message, alert
@@ -81,7 +81,7 @@ class Conversations:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._set_up = set_up(services.config)
+        self._usable = usable_channels(services.config)
         self._threads = self._file("thread-mappings.json")
         self._closed = self._file("closed-threads.json")
         self._awaiting = self._file("awaiting-responses.json", "[]")
@@ -115,7 +115,7 @@ class Conversations:
         config = self._services.config
         source = str((message.source_ref or {}).get("source", ""))
         asked_in = (message.source_ref or {}).get("channel")
-        channel = source if source in self._set_up else default_channel(config)
+        channel = source if source in self._usable else default_channel(config)
         if message.type == "notification" and asked_in and message.channel not in (None, asked_in):
             channel = default_channel(config)
         elsewhere = Address(channel, message.channel or default_room(config, channel), None)
@@ -125,7 +125,7 @@ class Conversations:
         thread = _address(row)
         if row is None or thread is None or not THREAD_RULES[message.type].in_thread:
             return elsewhere
-        if thread.channel not in self._set_up:
+        if thread.channel not in self._usable:
             return elsewhere
         if message.type == "notification" and message.channel not in (None, thread.room, row.get("named"), asked_in):
             return elsewhere

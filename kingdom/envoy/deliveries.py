@@ -88,7 +88,7 @@ class Deliveries:
         self._pauses: dict[str, float] = {}
 
     @property
-    def calls(self) -> bool:
+    def is_calling(self) -> bool:
         """Whether a channel is being called now."""
         return any(delivery.is_asked for delivery in self._under_way.values())
 

@@ -32,7 +32,7 @@ class EnvoyJob:
         return dict.fromkeys([self._services.places.folder("messages", "pending"), *self._inbound.folders()], ())
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
-        if self._renewed is not None and not self._deliveries.calls:
+        if self._renewed is not None and not self._deliveries.is_calling:
             self.close()
             self._begin(self._renewed)
         heard = bool(self._inbound.names) and self._inbound.take_in()
@@ -57,7 +57,7 @@ class EnvoyJob:
 
     def reload(self, services: Services) -> None:
         """Begin anew with what is in the files, as a new process would; not while a channel is being called."""
-        if self._deliveries.calls:
+        if self._deliveries.is_calling:
             self._renewed = services
         else:
             self.close()
@@ -94,7 +94,7 @@ class EnvoyJob:
         due = [
             message for message in waiting if message and (message.not_before or "") <= now and self._is_new(message)
         ]
-        held = {f"{message.id}.json" for message in due if self._outbound.has_to_wait(message)}
+        held = {f"{message.id}.json" for message in due if self._outbound.queue_if_slow(message)}
         if held:
             self._backlog.hold(held)
         self._backlog.drop({queued.filename for queued in batch} - held)

@@ -34,6 +34,7 @@ class LockedOut:
             messages.create([replace(alert(id, text, None, since), source_ref={"source": self._another(channel)})])
 
     def over(self, channel: str) -> None:
+        """Note that the channel takes our token again."""
         self._since.remove(channel)
         self._since.save()
 

@@ -38,7 +38,7 @@ class Outbound:
         self._earlier = set(services.queues.messages.ids("pending"))
         """Messages that an earlier process may have posted on a channel that posts at once."""
 
-    def has_to_wait(self, message: Message) -> bool:
+    def queue_if_slow(self, message: Message) -> bool:
         """Queue a message whose channel posts from a thread of its own. Return whether its channel does."""
         address = self._address(message)
         try:
@@ -56,7 +56,7 @@ class Outbound:
 
     def send(self, messages: list[Message]) -> None:
         """Post each message once, in its conversation, on a channel that does it at once; file it: sent/ or failed/."""
-        with self._careful(messages):
+        with self._uncertain_on_error(messages):
             self._send(messages)
 
     def clear_filed(self) -> None:
@@ -87,17 +87,17 @@ class Outbound:
         if not messages:
             return False
         try:
-            with self._careful(messages):
+            with self._uncertain_on_error(messages):
                 self._settle(posted, outcomes.refused)
         except (KingdomError, OSError):
             for message in messages:
-                self.has_to_wait(message)
+                self.queue_if_slow(message)
             raise
         self._backlog.drop([f"{message.id}.json" for message in messages])
         return True
 
     @contextmanager
-    def _careful(self, messages: list[Message]) -> Iterator[None]:
+    def _uncertain_on_error(self, messages: list[Message]) -> Iterator[None]:
         """Mark these messages uncertain when posting or filing them fails."""
         try:
             yield

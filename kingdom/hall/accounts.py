@@ -62,7 +62,7 @@ def sessions_of(db: Transaction, user: str, now: float) -> list[Row]:
 
 
 def set_password(db: Transaction, user: str, password_hash: str, by: str, now: float) -> None:
-    """Give somebody another password, note who did, and end all sessions: who knew the old one is out."""
+    """Give somebody another password, note who did, and end all sessions, also those of who knew the old one."""
     db.do("set_password_hash", id=user, password_hash=password_hash)
     end_sessions(db, user, now)
     db.do("audit", command_id=new_uuid(), at=iso(now), ordered_by=by, command="password", target=user)

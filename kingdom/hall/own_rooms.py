@@ -15,6 +15,7 @@ from kingdom.hall.base import Transaction
 NAMESPACE = uuid.UUID("ec6e3164-e615-44b1-a6e5-a0e766c732cc")
 NAME = "kingdom"
 _READ_AS = str.maketrans("01l", "oii")
+"""The letters that people read these signs for."""
 THRONE, TASK = "throne", "task"
 """Kinds of the kingdom's rooms."""
 

@@ -9,7 +9,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 LONG_ENOUGH, LONGEST = 6, 100
 """Characters of a new password."""
 MEMORY_KIB, ROUNDS, LANES = 9_216, 4, 1
-"""Some 20 ms and 9 MB, which a small machine bears when everybody comes in the morning."""
+"""They cost a sign-in some 20 ms and 9 MB: a small machine has room for many at once."""
 _HASHER = PasswordHasher(time_cost=ROUNDS, memory_cost=MEMORY_KIB, parallelism=LANES)
 _BCRYPT = ("$2a$", "$2b$", "$2y$")
 _BCRYPT_BYTES = 72

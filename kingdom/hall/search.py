@@ -1,7 +1,7 @@
 """Find messages by a part of their text, which may lie inside a word: Korean joins its particles to them.
 
-There is no index, which would cost every message something and finds no two syllables: a search reads the newest
-messages, so many at once, and says where it goes on.
+There is no index: it would slow down every message, and those of three letters find no words of two syllables. A search
+reads the newest messages, so many at once, and says where it goes on.
 """
 
 from __future__ import annotations

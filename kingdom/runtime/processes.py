@@ -89,7 +89,7 @@ def since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def slept() -> float:
+def seconds_suspended() -> float:
     """Return for how many seconds this machine has been suspended since its boot."""
     return since_boot() - time.clock_gettime(time.CLOCK_MONOTONIC)
 

@@ -76,7 +76,7 @@ class Waker:
         while True:
             if self._unwatched and self._watch_again():
                 return None
-            ready = dict(self._look(min(eager, seconds)) or self._poll.poll(max(0, int(seconds * 1000 + 0.999))))
+            ready = dict(self._look_awake(min(eager, seconds)) or self._poll.poll(max(0, int(seconds * 1000 + 0.999))))
             for fd in ready:
                 if fd in self._on_wake:
                     self._on_wake[fd]()
@@ -98,7 +98,7 @@ class Waker:
         if self._inotify is not None:
             self._inotify.close()
 
-    def _look(self, seconds: float) -> list[tuple[int, int]]:
+    def _look_awake(self, seconds: float) -> list[tuple[int, int]]:
         """Return what is ready within so short a time, without sleeping; [] when nothing is.
 
         Others may use the processor meanwhile. When they do, this ends early: the kernel wakes a sleeper sooner than it

@@ -24,9 +24,9 @@ from kingdom.runtime.processes import (
     age,
     carriers,
     end_carriers,
+    seconds_suspended,
     send,
     since_boot,
-    slept,
     soldier_markers,
     started_at,
 )
@@ -58,7 +58,7 @@ class Look:
         if self.started is None:
             return 0.0
         began, was_slept = self.started.begun, self.started.slept
-        since = 0.0 if was_slept is None else slept() - was_slept
+        since = 0.0 if was_slept is None else seconds_suspended() - was_slept
         return (age(self.started.start) if began is None else since_boot() - began) - max(0.0, since)
 
     def has_ended(self, attempt: int) -> bool:
@@ -205,7 +205,7 @@ class SoldierHandle:
 
     def _note_start(self, disk: Disk, pid: int, attempt: int) -> Started:
         """Note the start also of a process that has ended already: it counts as a try."""
-        started = Started(pid, started_at(pid) or 0, attempt, round(slept(), 3), round(since_boot(), 3))
+        started = Started(pid, started_at(pid) or 0, attempt, round(seconds_suspended(), 3), round(since_boot(), 3))
         disk.rewrite(self._started, to_json(started.to_json()))
         return started
 

@@ -85,7 +85,7 @@ def outcomes(deliveries: Deliveries) -> Outcomes:
 
     def collect() -> bool:
         found.append(deliveries.collect())
-        return any(found[-1]) or not deliveries.calls
+        return any(found[-1]) or not deliveries.is_calling
 
     wait_until(collect, SOON, "the call returns")
     return found[-1]
@@ -161,11 +161,11 @@ def test_a_room_rests_after_a_post_and_only_that_room(
     for name, room in (("msg-2", HERE), ("msg-3", THERE)):
         deliveries.add(a_message(name).queued(), room)
     begin(deliveries, a_message("msg-1"))
-    assert deliveries.calls
+    assert deliveries.is_calling
     assert deliveries.next_due() == 0.0, "the other room is free"
     assert [queued.filename for _, queued in deliveries.take_due()] == ["msg-3.json"]
     assert outcomes(deliveries).delivered
-    assert not deliveries.calls
+    assert not deliveries.is_calling
     assert (deliveries.take_due(), deliveries.next_due()) == ([], clock() + 5)
     deliveries.rest(HERE, clock() + 3)
     assert deliveries.next_due() == clock() + 5, "it is not made shorter"
@@ -181,7 +181,7 @@ def test_what_is_refused_says_so_and_the_channel_is_up(deliveries: Deliveries, g
     (refused,) = outcomes(deliveries).refused
     assert (refused.message.id, refused.why) == ("msg-1", "errand did not take the message: no such room")
     assert logged(given)[-1] == "errand can be reached again"
-    assert (len(deliveries), deliveries.calls) == (0, False)
+    assert (len(deliveries), deliveries.is_calling) == (0, False)
 
 
 def test_an_error_of_ours_in_a_channel_is_raised_where_it_is_seen(deliveries: Deliveries) -> None:
@@ -273,7 +273,7 @@ def job(given: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvoyJob]:
 def turned(job: EnvoyJob) -> list[str]:
     """Run turns until nothing is being posted. Return what was."""
     job.turn(None)
-    wait_until(lambda: (job.turn({}), not job._deliveries.calls)[1], SOON, "no call is being made")
+    wait_until(lambda: (job.turn({}), not job._deliveries.is_calling)[1], SOON, "no call is being made")
     return [draft.id for draft in Errand.posted]
 
 
@@ -311,7 +311,7 @@ def test_new_configuration_comes_at_once_but_not_while_a_channel_is_being_called
     Errand.held.clear()
     clock.pass_(3)
     job.turn(None)
-    assert job._deliveries.calls
+    assert job._deliveries.is_calling
     job.reload(again)
     job.turn({})
     assert job._services is renewed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kingdom.disk.codec import read_json
-from kingdom.envoy.channels import default_channel, set_up, with_hall
+from kingdom.envoy.channels import default_channel, usable_channels, with_hall
 from kingdom.envoy.channels.hall import GROUP
 from kingdom.hall.own_rooms import THRONE_ROOM, USER, client_msg_id
 from kingdom.home.places import Places
@@ -270,4 +270,4 @@ def test_the_hall_is_the_default_channel_where_it_runs_and_slack_is_not_set_up(
     config: dict[str, Any], on: bool, default: str, console: bool
 ) -> None:
     whole = with_hall(config, {"roles": {"gateway": on, "worker": on}})
-    assert (default_channel(whole), "console" in set_up(whole)) == (default, console)
+    assert (default_channel(whole), "console" in usable_channels(whole)) == (default, console)

@@ -16,7 +16,7 @@ from kingdom.disk.atomic import Disk
 from kingdom.disk.lock import Lock
 from kingdom.home.places import Places
 from kingdom.records.soldiers import RawReport, Started, Stopping
-from kingdom.runtime.processes import carriers, since_boot, slept, soldier_markers, started_at
+from kingdom.runtime.processes import carriers, seconds_suspended, since_boot, soldier_markers, started_at
 from kingdom.soldiers.handle import Look, SoldierHandle, last_output
 from kingdom.soldiers.starter import Starter
 from tests.fixtures import Clock, founded, services, write
@@ -89,17 +89,17 @@ def test_time_is_counted_from_the_start_of_its_process() -> None:
 
 
 def test_of_one_whose_process_has_served_others_only_its_own_time_counts() -> None:
-    assert Look(True, Started(os.getpid(), 0, 0, slept(), since_boot() - 90), None, None).seconds == pytest.approx(
-        90, abs=1
-    )
+    assert Look(
+        True, Started(os.getpid(), 0, 0, seconds_suspended(), since_boot() - 90), None, None
+    ).seconds == pytest.approx(90, abs=1)
 
 
 def test_a_soldier_is_not_charged_for_the_time_that_the_machine_was_suspended() -> None:
     start = started_at(os.getpid())
     assert start is not None
     start -= 3600 * os.sysconf("SC_CLK_TCK")
-    whole = Look(True, Started(os.getpid(), start, 0, slept()), None, None).seconds
-    after_a_night = Look(True, Started(os.getpid(), start, 0, slept() - 3000), None, None).seconds
+    whole = Look(True, Started(os.getpid(), start, 0, seconds_suspended()), None, None).seconds
+    after_a_night = Look(True, Started(os.getpid(), start, 0, seconds_suspended() - 3000), None, None).seconds
     assert (whole >= 3600, after_a_night) == (True, pytest.approx(whole - 3000, abs=1))
 
 

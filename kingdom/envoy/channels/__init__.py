@@ -27,7 +27,7 @@ def default_channel(config: Config) -> str:
     return str(named or next((name for name in CHANNELS if name in config), "console"))
 
 
-def set_up(config: Config) -> frozenset[str]:
+def usable_channels(config: Config) -> frozenset[str]:
     """Return the channels that can be posted to: most need a part of their own in envoy.yaml.
 
     What belongs on the console is shown in the hall where that is the default: `say` finds it either way.

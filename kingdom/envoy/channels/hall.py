@@ -10,7 +10,7 @@ from typing import Any
 from kingdom.disk.atomic import Disk, is_there, make_folder
 from kingdom.disk.json_file import JsonFile
 from kingdom.envoy.channels.base import IN_THREAD, Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, Said
-from kingdom.envoy.channels.hall_line import Line
+from kingdom.envoy.channels.hall_listener import HallListener
 from kingdom.envoy.channels.journal import Journal
 from kingdom.errors import KingdomError
 from kingdom.hall import own_rooms
@@ -57,13 +57,13 @@ class Hall(Channel):
         except KingdomError as error:
             raise ChannelDown(channel="the hall", why=str(error)) from None
         self._producer = self._topics.producer()
-        self._line = Line(self._topics.group(GROUP, PERSISTED, DEAD), self._said, kit.alarm.ring)
-        self._throne = self._line.expect(client_msg_id(WELCOME))
+        self._listener = HallListener(self._topics.group(GROUP, PERSISTED, DEAD), self._said, kit.alarm.ring)
+        self._throne = self._listener.expect(client_msg_id(WELCOME))
         if is_there(self._throne_mark):
             self._throne.set_result("")
         else:
             self._ask_for_throne_room()
-        self._line.start()
+        self._listener.start()
 
     def post(self, draft: Draft) -> Post:
         room = room_of(draft.id)
@@ -83,20 +83,20 @@ class Hall(Channel):
         return name if name in self._threads else THRONE_ROOM
 
     def read(self) -> Sequence[Said]:
-        for gap in self._line.gone():
+        for gap in self._listener.gone():
             self._kit.tell(f"what people said in the hall may be lost: {gap}")
         if self._throne.done() and not is_there(self._throne_mark):
             self._kit.disk.rewrite(self._throne_mark, b"")
-        heard = self._line.heard()
-        if not heard and self._line.away:
-            raise ChannelDown(channel="the hall", why=self._line.away)
+        heard = self._listener.heard()
+        if not heard and self._listener.away:
+            raise ChannelDown(channel="the hall", why=self._listener.away)
         return heard
 
     def acknowledge(self, said: Sequence[Said]) -> None:
-        self._line.note_safe(said)
+        self._listener.note_safe(said)
 
     def close(self) -> None:
-        self._line.close()
+        self._listener.close()
         self._topics.close()
 
     def _said(self, message: MessagePersisted) -> Said | None:
@@ -114,7 +114,7 @@ class Hall(Channel):
         facts = {"roomId": room, "name": one_line(draft.opens) or "task", "kind": own_rooms.TASK}
         first = {"clientMsgId": client_msg_id(draft.id), "content": _fit(f"{draft.opens}\n{draft.text}")}
         about = {"about": told} if (told := _about(draft)) else {}
-        expected = self._line.expect(first["clientMsgId"])
+        expected = self._listener.expect(first["clientMsgId"])
         self._publish(COMMANDS, room, self._command({**facts, **first, **about}))
         self._wait(expected, first["clientMsgId"])
         if draft.thread is not None:
@@ -133,7 +133,7 @@ class Hall(Channel):
         client_id = client_msg_id(id)
         now = iso(self._kit.clock())
         event = MessageCreated(new_uuid(), room, own_rooms.USER, client_id, "SYSTEM", _fit(text), now, about)
-        expected = self._line.expect(client_id)
+        expected = self._listener.expect(client_id)
         self._publish(MESSAGES, room, event.to_json())
         self._wait(expected, client_id)
 
@@ -141,7 +141,7 @@ class Hall(Channel):
         try:
             refused = expected.result(STORE_SECONDS)
         except TimeoutError:
-            self._line.forget(client_id)
+            self._listener.forget(client_id)
             raise ChannelDown(channel="the hall", why="its worker has not stored a message in time") from None
         if refused:
             raise ChannelRefused(channel="the hall", why=refused)

@@ -104,14 +104,14 @@ MUTANTS = [
     ),
     Mutant(
         "what people say is passed before it is an event",
-        "kingdom.envoy.channels.hall_line:Line._take",
+        "kingdom.envoy.channels.hall_listener:HallListener._take",
         replace("_Batch(A, B, is_safe=not said)", "_Batch(A, B, is_safe=True)"),
         "envoy",
         near="test_what_was_said_before_a_kill_is_one_event",
     ),
     Mutant(
         "what a system says is heard",
-        "kingdom.envoy.channels.hall_line:Line._said",
+        "kingdom.envoy.channels.hall_listener:HallListener._said",
         replace('message.message_type == "SYSTEM"', "False"),
         "envoy",
         near="test_its_own_words_those_of_systems_and_those_in_other_rooms_are_not_heard",

@@ -37,12 +37,12 @@ class _Batch:
     is_safe: bool = False
 
 
-class Line(threading.Thread):
+class HallListener(threading.Thread):
     def __init__(
         self, reader: GroupReader, hear: Callable[[MessagePersisted], Said | None], ring: Callable[[], None]
     ) -> None:
         """`hear` returns what a person's message says to us, `ring` wakes the envoy."""
-        super().__init__(name="hall-line", daemon=True)
+        super().__init__(name="hall-listener", daemon=True)
         self._reader, self._hear, self._ring = reader, hear, ring
         self._expected: dict[str, Future[str]] = {}
         self._batches: deque[_Batch] = deque()
