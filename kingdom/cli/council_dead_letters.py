@@ -101,7 +101,7 @@ def _put_back(places: Places, disk: Disk, name: str) -> str:
 
 
 def _beside(letter: Path) -> Path | None:
-    """Return what a dead letter is about where that is no readable file."""
+    """Return the unreadable file or folder that a dead letter is about; None when it holds the message itself."""
     names = (letter.name, letter.name.removeprefix(BACK))
     return next((path for name in names if is_there(path := letter.with_name(name).with_suffix(ORIGINAL))), None)
 

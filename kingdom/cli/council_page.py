@@ -31,7 +31,7 @@ CLASSES = {
     **dict.fromkeys(("pass", "success"), "good"),
     **dict.fromkeys(("dead letter", "dropped", "error", "fail", "failed", "refused"), "bad"),
 }
-"""Of a state at one agent, or of how work and evaluations ended; others wait."""
+"""The colour of a state at one agent, and of the end of work or an evaluation; other states are shown as waiting."""
 FRAME = """\
 <!DOCTYPE html>
 <html lang="en">

@@ -67,7 +67,7 @@ def is_named(row: dict[str, Any], id: str) -> bool:
 
 
 def waiting_rows(places: Places, agents: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield what waits in agents' folders, in those of all where none is named, and was not taken yet."""
+    """Yield the messages that wait in the folders of these agents, or of all, and were not taken yet."""
     for agent in agents or agents_of(places):
         for name in sorted(messages_in(places.agent(agent))):
             with suppress(FileNotFoundError, BadFile):

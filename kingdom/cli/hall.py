@@ -199,7 +199,7 @@ def audit(most: int) -> None:
 
 
 def _named(db: Transaction, ordered: Row) -> str:
-    """Return whom or what an order was about, as people know it; its ID when that is gone."""
+    """Return the name that people know the target of an order by; its ID when the target is gone."""
     target = str(ordered["target"])
     if ordered["command"] == "removeMessage":
         message = db.one("message_by_id", id=target)

@@ -194,7 +194,7 @@ def _event(places: Places, found: Found) -> Story:
 
 
 def _ended(found: Found) -> str:
-    """Return how something ended; "" when the file says what its folder should say: another program may not."""
+    """Return how something ended; "" when its file holds no more than the name of a folder."""
     said = one_line(found.get("outcome") or found.get("status") or "")
     return "" if said in MOVES[found.kind] else said
 
@@ -305,7 +305,7 @@ def _messages(places: Places, found: Found) -> list[Story]:
 
 
 def _not_noted(places: Places, task: Found) -> list[Story]:
-    """Return the messages about a task of which no king of ours has noted any."""
+    """Return the messages about a task in which another program's king has noted none: they are searched for."""
     if task.get("letters") is not None:
         return []
     found = sorted(leading_back(places, "messages", "task_id", task.id), key=lambda message: message.id)

@@ -14,11 +14,11 @@ WIDEST = 60
 NARROWEST = 12
 """Columns on the screen that a text keeps where room is short."""
 SAID_BY = {"messageId": "messageKey", "message": "reason"}
-"""Columns that say nothing which another one does not."""
+"""Columns that repeat what another one says."""
 WHOLE = ("messageKey",)
 """What people copy into the next command."""
 MOMENT = "At"
-"""How the name of a moment ends, which is in ms."""
+"""How the names of columns end that hold a time, in ms."""
 LATEST_MS = 10**14
 
 

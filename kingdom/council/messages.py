@@ -39,9 +39,9 @@ class Message:
     status: str
     #: critical, high, normal or low; another word counts as normal.
     priority: str
-    #: What it belongs to: as it says, or its own id where it begins something.
+    #: Its thread: the one that it names, or its own id where it begins one.
     thread: str
-    #: Whether it does not say so itself.
+    #: Whether it names no thread itself.
     names_no_thread: bool
     id: str
     in_reply_to: str

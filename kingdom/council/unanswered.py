@@ -55,7 +55,7 @@ class Unanswered:
             self._threads.add(thread)
 
     def look(self, under_way: Container[str]) -> int:
-        """Do what follows from answers that nobody will give any more. Return how much was written."""
+        """Escalate messages that were deleted unanswered. Return how many messages were written for that."""
         if any(self._settings.of(agent) is None for agent in self._settings.folders() if agent != USER):
             return 0  # whom nobody starts here may be at work for all we know
         idle = [thread for thread in self._threads if thread not in under_way]

@@ -147,7 +147,7 @@ class Conversations:
         return Question(task, _reply_context(row) or {"task_id": task}, has_checkpoint)
 
     def answered_by_choice(self, thread: Address, text: str) -> Question | None:
-        """Return the question of a thread that has its answer already, and offered this text as another."""
+        """Return the answered question of a thread that had offered this text as another answer."""
         for row in reversed(_rows_in(thread, self._answered)):
             if _as_choice(text) in map(_as_choice, row.get("choices") or ()):
                 return Question(str(row["task_id"]), _reply_context(row), has_checkpoint=True)

@@ -64,8 +64,8 @@ class Inbound:
         return bool(said)
 
     def _answer(self, heard: list[tuple[Said, Event | None]], channel: str) -> None:
-        """Create the events. Who replies where nobody listens is told so: while a task is at work each time, in a
-        conversation that has ended once."""
+        """Create the events. People who reply where nobody listens get a notice: each time while a task is at work, and
+        once in a conversation that has ended."""
         events, messages = self._services.queues.events, self._services.queues.messages
         # Who was told that something was not passed on may have said it again: it stays so when it is delivered again.
         heard = [

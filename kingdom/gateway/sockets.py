@@ -375,7 +375,7 @@ class Sockets:
                 self._report_defect(event, error, answer)
 
     def _report_defect(self, event: object, error: Exception, answer: Answer) -> None:
-        """Be the edge of one event: a defect of ours must not end the connection, whose next one would meet it."""
+        """Report an unexpected error in one event. The connection goes on: a new one would send the event again."""
         self._report(f"{event} of a client failed: {type(error).__name__}: {error}")
         answer.give(_failed("", UNDELIVERED) if event == "sendMessage" else _error("Internal server error"))
 

@@ -178,7 +178,7 @@ class Engine:
 
     @property
     def loads(self) -> int:
-        """How often everything was loaded. A call of several turns cannot go on with what it knew before."""
+        """How often the store was loaded. A call of several turns cannot go on with what it knew before."""
         return self._opening.loads
 
     @property

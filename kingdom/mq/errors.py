@@ -7,7 +7,7 @@ from typing import ClassVar
 from kingdom.errors import BadInput, KingdomError
 
 LONGEST_FACT = 500
-"""More characters than any name or key has that is right."""
+"""Longer than any valid name or key."""
 
 
 class Refusal(BadInput):

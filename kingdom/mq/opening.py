@@ -44,7 +44,7 @@ class Opening:
         self._reject = reject
         #: Whether a group was lost, so that memory may say something else than the store.
         self.stale = True
-        #: How often everything was loaded.
+        #: How often the store was loaded.
         self.loads = 0
 
     def ensure_loaded(self) -> None:

@@ -11,7 +11,7 @@ from kingdom.home.schemas import Place
 
 SCHEMA = "config/mq"
 DECIDES = ("backend", "durability")
-"""Keys that must fit; without a backend, mode too."""
+"""Keys whose values must be valid; where no backend is named, that of `mode` too."""
 DATA = (
     ("sqlite", "dbPath"),
     ("hybrid", "dbPath"),

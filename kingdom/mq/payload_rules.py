@@ -14,7 +14,7 @@ Check = Callable[[str], str]
 """Takes a payload as it was published, returns what is wrong with it, or nothing."""
 
 Judge = Callable[[Any], str]
-"""The same for what the payload says."""
+"""The same for a payload that was parsed."""
 
 SECONDS, SECONDS_PER_CHARACTER, MOST_SECONDS = 0.02, 5e-7, 1.0
 """Processor time for judging one payload: a pattern may take for ever on what a stranger publishes."""

@@ -31,7 +31,7 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Give the signal back."""
+    """Undo `start`: the signal has its default effect again."""
     _Timer.is_on = False
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
 

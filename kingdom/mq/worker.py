@@ -280,7 +280,7 @@ class Runner:
         return reason is None
 
     def _finish(self, tell: Callable[[], None], delivery: Delivery, outcome: str) -> None:
-        """Tell whoever answers, until it is told: a manager that restarts or has no room must still learn of it."""
+        """Tell the manager the outcome, again and again while it restarts or has no room on its disk."""
         while True:
             try:
                 tell()

@@ -45,7 +45,7 @@ class DailyCounter:
         return [f"{self._day}-{number:03d}" for number in range(first, first + count)]
 
     def without_rest(self) -> list[Item]:
-        """Return the file without what is noted ahead, to be written at the end; nothing where nothing is."""
+        """Return the file that gives back what was noted ahead, to be written at the end; [] if nothing was."""
         return [self._file(self._last)] if self._noted > self._last else []
 
     def _file(self, number: int) -> Item:

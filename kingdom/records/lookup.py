@@ -19,7 +19,7 @@ from kingdom.words import one_line
 
 LONGEST_SHOWN = 80
 MOST_SEARCHED = 512
-"""Files of a folder, when one of them has to be known by what stands in it."""
+"""How many files of a folder are read when one has to be found by its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def task_id_of(places: Places, event: Found) -> str:
 
 
 def leading_back(places: Places, kind: str, key: str, to: str) -> Iterator[Found]:
-    """Yield the files that name something as that which led to them. Of many in a folder the newest are read."""
+    """Yield the files that name something under this key. Of many in a folder the newest are read."""
     for state in MOVES[kind]:
         with suppress(FileNotFoundError):
             names = (name for name in os.listdir(places.folder(kind, state)) if name.endswith(".json"))

@@ -48,7 +48,7 @@ class Queued(NamedTuple):
     begun: bool = False
     #: The task that a message belongs to.
     about: str | None = None
-    #: Of an event: as there.
+    #: Whether a person answers, or begins a conversation: as in Event.
     is_answer: bool = False
     is_chat: bool = False
 

@@ -54,7 +54,7 @@ class Queue(Generic[R]):
         self._disk.rewrite_all(self.files(state, records))
 
     def files(self, state: str, records: Iterable[R]) -> list[Item]:
-        """Return the files of records that were read, or have an id of ours, for who writes them with others."""
+        """Return records as files, to be written together with others. They were read, or their ids are ours."""
         folder = self.folders[state]
         return [(f"{folder}/{record.id}.json", to_json(record.to_json())) for record in records]
 

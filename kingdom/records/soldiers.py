@@ -69,7 +69,7 @@ class SoldierOrder(NamedTuple):
     may_read: Sequence[str] = ()
     #: Folders whose files it may read and delete, and nothing more.
     may_remove: Sequence[str] = ()
-    #: Of the folders that it may write in: those that hold more than this run's own work, and outlive it.
+    #: Those of the folders that it may write in that outlive the run, and hold more than its own work.
     lasting: Sequence[str] = ()
     #: What follows the program of an engine that has no arguments of its own.
     arguments: Sequence[str] = ()

@@ -66,7 +66,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets of what it looks at in struct seccomp_data."""
 
 STACK_BYTES = 1 << 19
-"""Of the thread that enters a sandbox."""
+"""The stack of the thread that enters a sandbox."""
 LOOK_SECONDS = 0.00005
 FRESH_SECONDS = 1.0
 MOST_HELD = 512

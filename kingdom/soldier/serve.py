@@ -370,7 +370,7 @@ def _make_room(order: SoldierOrder) -> None:
 
 
 def _end_tree() -> None:
-    """Kill what a soldier has left: what was orphaned has become ours. Stopped first, they cannot flee.
+    """Kill the processes that a soldier has left: orphans are our children. They are stopped first, so that none forks.
 
     Without a child there is no descendant either, and the processes of the machine need not be looked through.
     """
