@@ -242,8 +242,8 @@ def _estimate(places: Places, tasks: int) -> str:
     rows = [rows[COUNCIL] for day, rows in days.items() if day >= since and COUNCIL in rows]
     usd, tokens = (sum(float(row[name]) for row in rows) * tasks / done for name in ("usd", "tokens"))
     seconds = sum(float(note["seconds"]) for note in earlier) * tasks / done
-    cost = f"{usd:.2f} USD and {tokens:,.0f} tokens" if usd or tokens else "nothing, as far as engines report it,"
-    return f"By what {done} tasks of earlier goals have cost, it will take {cost} and {duration(seconds)}."
+    cost = f"{usd:.2f} USD and {tokens:,.0f} tokens" if usd or tokens else "nothing that engines report"
+    return f"Going by {done} tasks of earlier goals, it will cost {cost}, and take {duration(seconds)}."
 
 
 def _result(general: Context, task: Task, end: Mapping[str, Any]) -> Result:

@@ -105,7 +105,7 @@ def test_the_estimate_is_what_such_tasks_have_cost(team: Team) -> None:
     row = {"usd": 1.5, "tokens": 3000, "accounts": {}, "tasks": {}}
     team.places.ledger.write_bytes(to_json({"2026-02-06": {"council": row}, "2026-02-05": {"council": row}}))
     assert asked(team).splitlines()[-2] == (
-        "By what 3 tasks of earlier goals have cost, it will take 3.00 USD and 6,000 tokens and 4 min."
+        "Going by 3 tasks of earlier goals, it will cost 3.00 USD and 6,000 tokens, and take 4 min."
     )
 
 
