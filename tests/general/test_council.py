@@ -56,7 +56,7 @@ def test_nothing_is_known_before_a_goal_has_ended(places: Places) -> None:
     ("row", "cost"),
     [
         ({"usd": 2.0, "tokens": 8000}, "1.00 USD and 4,000 tokens"),
-        ({"usd": 0.0, "tokens": 0}, "nothing, as far as engines report it,"),
+        ({"usd": 0.0, "tokens": 0}, "nothing that engines report"),
     ],
 )
 def test_a_plan_costs_as_much_for_each_task_as_earlier_ones(places: Places, row: dict[str, float], cost: str) -> None:
@@ -64,7 +64,7 @@ def test_a_plan_costs_as_much_for_each_task_as_earlier_ones(places: Places, row:
     write(places.council_goals / "ended.json", GOAL)
     before = {"2026-02-06": {council.COUNCIL: {"usd": 50.0, "tokens": 1}}}
     write(places.ledger, {**before, "2026-02-07": {council.COUNCIL: row, "gen-pr": {"usd": 9.0, "tokens": 9}}})
-    said = f"By what 4 tasks of earlier goals have cost, it will take {cost} and 60 s."
+    said = f"Going by 4 tasks of earlier goals, it will cost {cost}, and take 60 s."
     assert council._estimate(places, 2) == said
 
 
