@@ -7,7 +7,7 @@ from typing import Any
 from kingdom.council.messages import Message
 from kingdom.disk.atomic import make_folder
 from kingdom.disk.codec import to_json, to_line
-from kingdom.home.places import as_filename
+from kingdom.records.council import list_of
 from kingdom.runtime.role import Services
 from kingdom.times import stamp
 from kingdom.words import one_line
@@ -31,10 +31,10 @@ class Figures:
 
     def note(self, message: Message) -> None:
         """Add a message to the list of its thread: it will be deleted. A repetition is recognised by its id."""
-        folder = self._services.places.council_threads
-        make_folder(folder)
+        places, now = self._services.places, self._services.clock()
+        make_folder(places.council_threads)
         row: dict[str, Any] = {
-            "at": stamp(self._services.clock()),
+            "at": stamp(now),
             "agent": message.agent,
             "file": message.path.name,
             "id": message.id,
@@ -46,10 +46,7 @@ class Figures:
             **({"task_id": message.task} if message.task else {}),
             **({"outcome": one_line(outcome, 20)} if (outcome := message.outcome) else {}),
         }
-        # Messages without a thread are listed by day, so that such a list ends and is deleted when it is old.
-        thread = message.thread or f"without-{row['at'][:10]}"
-        path = folder / f"{as_filename(thread)}.jsonl"
-        self._services.unsynced.append(path, to_line(row))
+        self._services.unsynced.append(list_of(places, message.thread, now), to_line(row))
 
     def show(self, waiting: int, retrying: int, at_work: dict[str, str]) -> None:
         """Write how it is, at most once a second, and seldom while nothing changes."""

@@ -23,8 +23,8 @@ from kingdom.council.writers import Writers
 from kingdom.disk.atomic import is_there, make_folder
 from kingdom.disk.codec import read_bytes, read_with_status
 from kingdom.errors import BadFile, Collision
-from kingdom.home.places import as_filename, is_hidden
-from kingdom.records.council import listed_rows
+from kingdom.home.places import is_hidden
+from kingdom.records.council import list_of, listed_rows
 from kingdom.runtime.role import Services
 
 MOST_AT_ONCE = 64
@@ -155,12 +155,13 @@ class Outboxes:
             path = places.agent(addressee) / name
             if message.id == read_message(path, addressee, read_bytes(path)).id:
                 return True
-        listed_in = places.council_threads / f"{as_filename(thread)}.jsonl"
-        with suppress(FileNotFoundError, BadFile):
-            if not thread or message.id.encode() not in read_bytes(listed_in, LARGEST_LIST):
-                return False
-            known = (message.id, message.sender, addressee)
-            return any((row["id"], row["from"], row["agent"]) == known for row in listed_rows(listed_in))
+        if not (thread or message.in_reply_to):
+            return False
+        now, known = self._services.clock(), (message.id, message.sender, addressee)
+        for path in dict.fromkeys(list_of(places, thread, at) for at in (now, now - 86400)):
+            with suppress(FileNotFoundError, BadFile):
+                if message.id.encode() in read_bytes(path, LARGEST_LIST):
+                    return any((row["id"], row["from"], row["agent"]) == known for row in listed_rows(path))
         return False
 
     def _fault_of(self, message: Message, agent: str, thread: str) -> str:

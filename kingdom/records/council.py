@@ -14,7 +14,8 @@ from typing import Any
 from kingdom.disk.codec import parse_json
 from kingdom.errors import BadConfig, BadMessage
 from kingdom.home import config, schemas
-from kingdom.home.places import find_schema
+from kingdom.home.places import Places, as_filename, find_schema
+from kingdom.times import stamp
 
 WRAPPED = frozenset({"type", "payload"})
 """The keys of a body that repeats its headers: its payload is the body that is meant."""
@@ -93,6 +94,11 @@ def original_of(body: Mapping[str, Any]) -> bytes:
         return base64.b64decode(text, validate=True) if body.get("original_encoding") == "base64" else text.encode()
     except (binascii.Error, ValueError):
         raise BadMessage(what="the dead letter", why="its original_message is no base64") from None
+
+
+def list_of(places: Places, thread: str, moment: float) -> Path:
+    """Return the list of a thread's messages. Those without one are listed by day: such a list ends, and is deleted."""
+    return places.council_threads / f"{as_filename(thread or f'without-{stamp(moment)[:10]}')}.jsonl"
 
 
 def listed_rows(path: Path) -> Iterator[dict[str, Any]]:

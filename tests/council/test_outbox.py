@@ -295,15 +295,19 @@ def test_a_kill_at_any_step_of_sending_sends_once(step: str, council: Open, monk
     assert list(outbox.iterdir()) == []
 
 
-@pytest.mark.parametrize("reader", [TOLD + DONE, "sleep 1000"], ids=["taken", "waiting"])
-def test_an_agent_that_is_told_again_sends_once_what_it_sent_once(reader: str, council: Open) -> None:
+@pytest.mark.parametrize(
+    ("reader", "thread"),
+    [(TOLD + DONE, "t-1"), (TOLD + DONE, ""), ("sleep 1000", "t-1")],
+    ids=["taken", "taken, of no thread", "waiting"],
+)
+def test_an_agent_that_is_told_again_sends_once_what_it_sent_once(reader: str, thread: str, council: Open) -> None:
     again = '[ -e "$KINGDOM_WORKSPACE/again" ] || { touch "$KINGDOM_WORKSPACE/again"; exit 3; }; '
     says = f'{SEND} --to leader --reply-to "$1" --once answer && {again}{DONE}'
     opened = council({"agents": {"architect": caged(says), "leader": sh(reader)}, "retry": {"base_delay": 0}})
     first = opened.write("leader") if reader != TOLD + DONE else None
     if first is not None:
         opened.until(lambda: opened.names("leader", "processed"), "leader is at work on another")
-    opened.write("architect", thread_id="t-1")
+    opened.write("architect", thread_id=thread, msg_type="notification", body="a: b")
     opened.until(lambda: "retry 1 of 3" in opened.log, "its first turn has failed")
     opened.until(lambda: not [*opened.names("architect"), *opened.names("architect", "processed")], "it is done")
     opened.until(lambda: "architect" not in opened.job._turns.running, "it has ended")
