@@ -46,7 +46,7 @@ class ServingProcess:
         except BlockingIOError:
             return False
         if not told:
-            raise ConnectionResetError("it has ended")
+            raise ConnectionResetError
         return True
 
     def wait_until_begun(self) -> None:
@@ -54,7 +54,7 @@ class ServingProcess:
         news = select.poll()
         news.register(self.socket, select.POLLIN)
         if not news.poll(ANSWER_SECONDS * 1000):
-            raise TimeoutError("timed out")
+            raise TimeoutError
         self.has_told()
 
     def kill(self) -> None:
@@ -108,8 +108,7 @@ class Starter:
 
     def _fail(self, error: Exception) -> None:
         if time.monotonic() >= self._slow_until:
-            said = f"starts soldiers directly for {SLOW_SECONDS:.0f} s: a preloaded process failed ({error})"
-            self._log.warn(said)
+            self._log.warn(f"starts soldiers directly for {SLOW_SECONDS:.0f} s: a preloaded process {_became(error)}")
         self._slow_until = time.monotonic() + SLOW_SECONDS
         self._close_server()
 
@@ -184,8 +183,8 @@ class Starter:
         server = self._warm_server()
         server.send(b"+")
         told, descriptors, _, _ = socket.recv_fds(server, 64, 1, socket.MSG_CMSG_CLOEXEC)
-        if not told:
-            raise ConnectionResetError("it has ended")
+        if not descriptors:
+            raise ConnectionResetError
         serving = ServingProcess(int(told), socket.socket(fileno=descriptors[0]))
         self._alarm.add(serving.socket.fileno())
         return serving
@@ -217,3 +216,14 @@ class Starter:
         """Return the variables that the server itself is started with: no secrets."""
         ours = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "PYTHONPATH") if name in os.environ}
         return {**ours, "KINGDOM_HOME": str(self._home), "KINGDOM_ROOM": room_for_markers(self._home)}
+
+
+def _became(error: Exception) -> str:
+    """Say what became of a process from which an answer was awaited."""
+    match error:
+        case TimeoutError():
+            return f"did not answer for {ANSWER_SECONDS:g} s"
+        case ConnectionError():
+            return "has ended"
+        case _:
+            return f"failed ({error})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_one_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr(starting, "ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(starting, "MODULE", ("/bin/sh", "-c", "exec sleep 300", "silent"))
     assert start(starter, lock, home) is None
-    assert "a preloaded process failed (timed out)" in said(given)
+    assert "a preloaded process did not answer for 0.1 s" in said(given)
 
 
 def test_when_it_fails_the_next_are_started_without_it_for_a_minute(
@@ -101,7 +102,7 @@ def test_when_it_fails_the_next_are_started_without_it_for_a_minute(
     server.kill()
     server.wait(SOON)
     assert start(starter, lock, home) is None, "it is open whether it was started"
-    assert "starts soldiers directly for 60 s: a preloaded process failed" in said(given)
+    assert "starts soldiers directly for 60 s: a preloaded process has ended" in said(given)
     assert (starter._server, starter._socket) == (None, None)
     assert 0 < starter._slow_until - time.monotonic() <= 60
     directly = start(starter, lock, home)
@@ -141,3 +142,13 @@ def test_it_starts_with_nothing_of_anybodys_secrets(starter: Starter, monkeypatc
     told = starter._environment()
     assert told.keys() <= {"PATH", "LANG", "LC_ALL", "PYTHONPATH", "KINGDOM_HOME", "KINGDOM_ROOM"}
     assert (told["LANG"], told["PATH"]) == ("C.UTF-8", os.environ["PATH"])
+
+
+def test_a_process_whose_socket_does_not_arrive_is_a_failure(
+    starter: Starter, lock: Lock, home: Path, given: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is for a general that has no descriptor left."""
+    answer = "import socket, sys; s = socket.socket(fileno=int(sys.argv[2])); s.recv(1); s.send(b'4711'); s.recv(1)"
+    monkeypatch.setattr(starting, "MODULE", (sys.executable, "-c", answer))
+    assert start(starter, lock, home) is None
+    assert "a preloaded process has ended" in said(given)
