@@ -165,11 +165,17 @@ class Reasons:
         if (route := table.route(event)) is None:
             return free
         work = Work(event.priority, event.is_chat, table.needs_model(route))
-        held = gate_now(self._places).holds_because(work)
+        held = gate_now(self._places).holds_because(work) or self._is_full(route.general, table.limits)
         if held is None:
             return free
         said = f"{held} (its own priority is {event.priority})"
         return Said("held_event", said, why=held, priority=event.priority)
+
+    def _is_full(self, general: str, limits: Mapping[str, int]) -> str | None:
+        if (most := limits.get(general)) is None:
+            return None
+        count = load.under_way_of_each(self._places, time.time())[general]
+        return gate.full_because(general, count, most) if count >= most else None
 
     def of_task(self, found: Found) -> str:
         """Return what a task waits for, or who works on it."""

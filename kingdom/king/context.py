@@ -128,6 +128,12 @@ class Context:
         at_most = self.config["concurrency"]["max_soldiers"]
         return Gate(load.read(self.places, self.clock(), stale, at_most), at_most)
 
+    def own_room(self) -> dict[str, int]:
+        """Return how many more tasks each general may get that has a limit of its own."""
+        limits = self.routes.limits
+        under_way = load.under_way_of_each(self.places, self.clock()) if limits else {}
+        return {general: most - under_way[general] for general, most in limits.items()}
+
     def task_ids(self, count: int) -> list[str]:
         return [f"task-{number}" for number in self._task_numbers.take(count, self._today())] if count else []
 

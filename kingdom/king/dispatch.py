@@ -49,28 +49,37 @@ class Dispatch:
         return run is not None or bool(chosen)
 
     def _admitted(self, gate: Callable[[], Gate], taken: int) -> list[Queued]:
-        """Return the next events in the order of service. What was begun, and people's answers, always pass."""
+        """Return the next events in the order of service. What was begun, and people's answers, always pass.
+
+        What waits for a general that has all the soldiers it may have takes no room from the others.
+        """
         chosen: list[Queued] = []
+        own_room = cache(self._king.own_room)
         for queued in self.events.waiting:
             if len(chosen) == BATCH:
                 break
             if queued.begun or queued.is_answer:
                 chosen.append(queued)
-            elif (takes_room := self._is_admitted(queued, gate(), taken)) is not None:
+            elif (takes_room := self._is_admitted(queued, gate(), taken, own_room())) is not None:
                 taken += takes_room
                 chosen.append(queued)
         return chosen
 
-    def _is_admitted(self, queued: Queued, gate: Gate, taken: int) -> int | None:
+    def _is_admitted(self, queued: Queued, gate: Gate, taken: int, own_room: dict[str, int]) -> int | None:
         """Return how many tasks become of it now; None if it has to wait. What nobody takes never waits."""
         work, has_room = Work(queued.priority, queued.is_chat), gate.room > taken
-        if has_room and gate.admits(work):
+        if has_room and not own_room and gate.admits(work):
             return 1
         route = self._route(queued)
         if route is None:
             return 0
+        own = own_room.get(route.general, 1)
         needs_model = self._king.routes.needs_model(route)
-        return 1 if has_room and gate.admits(replace(work, needs_model=needs_model)) else None
+        if own <= 0 or not has_room or not gate.admits(replace(work, needs_model=needs_model)):
+            return None
+        if route.general in own_room:
+            own_room[route.general] -= 1
+        return 1
 
     def _route(self, queued: Queued) -> Route | None:
         """Return who gets it. What a person said is read for it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,8 +63,18 @@ def _under_way(places: Places, now: float, at_most: int) -> int:
     tasks = list(_tasks(places))
     if len(tasks) < at_most:
         return len(tasks)
+    return sum(_by_general(places, tasks, now).values())
+
+
+def under_way_of_each(places: Places, now: float) -> Counter[str]:
+    """Return how many tasks each general has that run or could run now."""
+    return _by_general(places, _tasks(places), now)
+
+
+def _by_general(places: Places, tasks: Iterable[str], now: float) -> Counter[str]:
     installed = frozenset(places.installed_generals())
-    return sum(1 for task in tasks if _could_run(places, task, installed, now))
+    found = (_runs_or_could(places, task, installed, now) for task in tasks)
+    return Counter(general for general in found if general is not None)
 
 
 def _tasks(places: Places) -> Iterator[str]:
@@ -73,18 +84,18 @@ def _tasks(places: Places) -> Iterator[str]:
         yield from (f"{folder}/{name}" for name in names if name.endswith(".json") and not is_hidden(name))
 
 
-def _could_run(places: Places, task: str, installed: Collection[str], now: float) -> bool:
-    """Return False before its time, while its general is stopped or not installed, and for what is not a task."""
+def _runs_or_could(places: Places, task: str, installed: Collection[str], now: float) -> str | None:
+    """Return its general; None before its time, while that is stopped or not installed, and for what is not a task."""
     try:
         about = os.lstat(task)
         general, not_before = _of_task(task, about.st_ino, about.st_mtime_ns)
     except (FileNotFoundError, BadFile):
-        return False
+        return None
     if general not in installed or rests_until(not_before, now) is not None:
-        return False
+        return None
     with suppress(BadName):
-        return roster.desired_state(places, general) == "up"
-    return False
+        return general if roster.desired_state(places, general) == "up" else None
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -75,14 +75,19 @@ def no_soldier_because(
 
     Tasks that waited for their time, or for a general that was stopped, come back all at once.
     """
-    own = [task for name, task in running if name == general]
-    if own_most is not None and len(own) >= own_most:
-        said = f"{_soldiers(len(own), f' of {general}')} running and its max_soldiers is {own_most}"
-        return Said("own_full", said, general=general, count=len(own), most=own_most)
+    own = sum(name == general for name, _ in running)
+    if own_most is not None and own >= own_most:
+        return full_because(general, own, own_most)
     if not is_answer and len(running) >= at_most:
         said = f"{_soldiers(len(running))} running and concurrency.max_soldiers is {at_most}"
         return Said("full", said, count=len(running), most=at_most)
     return None
+
+
+def full_because(general: str, count: int, most: int) -> str:
+    """Say that a general has as many soldiers as its manifest allows."""
+    said = f"{_soldiers(count, f' of {general}')} running and its max_soldiers is {most}"
+    return Said("own_full", said, general=general, count=count, most=most)
 
 
 def _soldiers(count: int, whose: str = "") -> str:

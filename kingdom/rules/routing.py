@@ -32,6 +32,8 @@ class Table:
     repos: Mapping[str, str | None]
     #: Generals that ask no model.
     modelless: frozenset[str]
+    #: How many soldiers a general may have at the same time, where its manifest says.
+    limits: Mapping[str, int]
     #: Claims of two generals.
     warnings: tuple[str, ...]
 
@@ -75,6 +77,7 @@ def table(manifests: Collection[Manifest]) -> Table:
     repos: dict[str, str | None] = {}
     warnings: list[str] = []
     modelless = frozenset(manifest.name for manifest in manifests if not manifest.needs_model)
+    limits = {manifest.name: manifest.max_soldiers for manifest in manifests if manifest.max_soldiers is not None}
     for manifest in sorted(manifests, key=lambda manifest: manifest.name):
         repos[manifest.name] = manifest.default_repo
         for taken, wanted in ((claims, manifest.subscribes), (words, [_plain(word) for word in manifest.keywords])):
@@ -83,7 +86,7 @@ def table(manifests: Collection[Manifest]) -> Table:
                 if holder != manifest.name:
                     warnings.append(f"{claim!r} belongs to {holder} already; {manifest.name} does not get it")
     longest_first = sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))
-    return Table(claims, tuple(longest_first), repos, modelless, tuple(warnings))
+    return Table(claims, tuple(longest_first), repos, modelless, limits, tuple(warnings))
 
 
 def candidates(event_type: str) -> list[str]:

@@ -282,6 +282,16 @@ def test_why_a_task_waits_for_another_of_its_general(terminal: Terminal) -> None
             lock.release()
 
 
+def test_why_an_event_waits_for_the_tasks_of_its_general(terminal: Terminal) -> None:
+    manifest = terminal.places.manifest("gen-briefing")
+    manifest.write_text(manifest.read_text() + "\nmax_soldiers: 1\nsubscribes: [slow.work]\n")
+    terminal.task("pending", "task-1")
+    terminal.event("pending", "evt-2", type="slow.work")
+    with closing(Held(terminal.places, "king")):
+        why = terminal.ok("why", "evt-2")
+    assert "1 soldier of gen-briefing is running and its max_soldiers is 1" in why
+
+
 def test_what_a_king_who_notes_nothing_made_is_found_by_what_it_names(terminal: Terminal) -> None:
     """Another program's: it moves files, and leaves what stands in them."""
     with closing(say.ReplyListener(terminal.places)) as ear:

@@ -282,7 +282,7 @@ MUTANTS = [
     ),
     Mutant(
         "tasks of a general that is gone take room",
-        "kingdom.records.load:_could_run",
+        "kingdom.records.load:_runs_or_could",
         replace("A not in B or C is not None", "C is not None"),
         caught_by="uninstalled",
     ),

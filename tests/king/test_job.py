@@ -363,6 +363,19 @@ def test_running_soldiers_count_against_max_soldiers(court_home: Path, clock: Cl
     assert here(court_home, "events", "dispatched") == ["evt-0", "evt-1", "evt-2"]
 
 
+def test_a_general_with_a_limit_of_its_own_leaves_room_for_others(court_home: Path, clock: Clock) -> None:
+    install(court_home, "gen-slow", subscribes=["slow.*"], max_soldiers=2)
+    put(court_home, "tasks", "in_progress", **task("task-20260207-100", "gen-slow", event_id="evt-x"))
+    for number in range(20):
+        put(court_home, "events", "pending", **event(f"evt-{number:02}", "slow.work"))
+    put(court_home, "events", "pending", **event("evt-99"))
+    king = run_king(court_home, clock)
+    assert here(court_home, "events", "dispatched") == ["evt-00", "evt-99"]
+    result(court_home, "task-20260207-100", status="skipped")
+    run_king(court_home, clock, king)
+    assert here(court_home, "events", "dispatched") == ["evt-00", "evt-01", "evt-99"]
+
+
 def test_what_nobody_takes_waits_for_no_room_and_takes_none(court_home: Path, clock: Clock) -> None:
     (Places(court_home).config / "king.yaml").write_text("concurrency: {max_soldiers: 1}\n")
     for number, kind in enumerate(("nobody.wants", TYPE, "nobody.wants", TYPE, "nobody.wants")):
