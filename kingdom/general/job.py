@@ -146,17 +146,13 @@ class GeneralJob:
         chosen = self._pending.waiting[: max(0, free)]
         if not chosen:
             return []
-        services = self._general.services
-        ids = [queued.filename.removesuffix(".json") for queued in chosen]
-        stuck = set(services.queues.tasks.move(ids, "pending", "in_progress", sync=False))
+        tasks, ids = self._general.services.queues.tasks, [queued.filename.removesuffix(".json") for queued in chosen]
+        stuck = set(tasks.move(ids, "pending", "in_progress", sync=False))
         self._claims_are_durable = False
         claimed = [queued for queued, task_id in zip(chosen, ids, strict=True) if task_id not in stuck]
-        names = [queued.filename for queued in claimed]
-        self._pending.give(names, self._in_progress)
+        self._pending.give([queued.filename for queued in claimed], self._in_progress)
         if stuck:
             self._pending.drop([f"{task_id}.json" for task_id in stuck])
-        for name in names:
-            services.log.info(f"claims {name.removesuffix('.json')}")
         return claimed
 
     def _is_mine(self, task: Task) -> bool:

@@ -59,7 +59,6 @@ def test_a_success_is_reported_and_nothing_is_left(general: GeneralRig) -> None:
     assert general.told("soldier.spawned") == [soldier]
     assert general.told("task.started") == general.told("soldier.completed") == [{**soldier, "attempt": 0}]
     assert general.log()[1:] == [
-        f"info claims {TASK}",
         f"info starts soldier-{TASK}-0 for github.pr.review_requested",
         f"info {TASK}: success",
     ]
