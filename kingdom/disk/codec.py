@@ -23,6 +23,15 @@ DEEPEST = 200
 """Deeper JSON could be read, but perhaps not written again one level further in."""
 UNFIT = (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.ENAMETOOLONG)
 """What `open` says of a path that is not a file to read: the path's fault, not the disk's."""
+KINDS = {
+    str: "a text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
 LEASED_SECONDS = 0.5
 """How long a file under somebody's lease is tried again: opening it has told the holder to let go."""
 
@@ -79,6 +88,11 @@ def _open(path: Path | str) -> int:
             time.sleep(0.01)
 
 
+def json_kind(value: object) -> str:
+    """Return what people call the kind of a JSON value."""
+    return KINDS.get(type(value), type(value).__name__)
+
+
 def read_json(path: Path | str, limit: int = LARGEST) -> dict[str, Any]:
     """Return the JSON object in a file, read strictly. FileNotFoundError when it is gone; BadFile when unfit."""
     data = read_bytes(path, limit)
@@ -87,7 +101,7 @@ def read_json(path: Path | str, limit: int = LARGEST) -> dict[str, Any]:
     except ValueError as error:
         raise BadFile(path=path, why=str(error)) from None
     if not isinstance(value, dict):
-        raise BadFile(path=path, why=f"a JSON {type(value).__name__}, not an object")
+        raise BadFile(path=path, why=f"{json_kind(value)}, not an object")
     return value
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kingdom.disk.atomic import names_in
+from kingdom.disk.codec import json_kind
 from kingdom.errors import BadHome, BadName
 from kingdom.home.states import MOVES
 
@@ -30,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]*\Z")
 def check_name(what: str, name: object) -> str:
     """Return a name that can stand as one part of a path; BadName for any other: names are never changed to fit."""
     if not isinstance(name, str):
-        why = f"a {type(name).__name__}, not a text"
+        why = f"{json_kind(name)}, not a text"
     elif not name:
         why = "empty"
     elif len(name) > LONGEST_NAME:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from kingdom.disk.bulk import FileIdentity
-from kingdom.disk.codec import DEEPEST, parse_json, read_with_status
+from kingdom.disk.codec import DEEPEST, json_kind, parse_json, read_with_status
 from kingdom.errors import BadFile, BadInput, BadName
 from kingdom.mq.mailbox_folders import LARGEST_REQUEST, check_client_id, check_request_id
 
@@ -58,7 +58,7 @@ def read(folder: str, filename: str) -> Request:
     except ValueError as error:
         raise Unreadable("ERR_PARSE_ERROR", str(error), *_salvaged(data)) from None
     if not isinstance(value, dict):
-        raise Unreadable("ERR_PARSE_ERROR", f"a JSON {type(value).__name__}, not an object", None, None)
+        raise Unreadable("ERR_PARSE_ERROR", f"{json_kind(value)}, not an object", None, None)
     return _validated(filename, FileIdentity.of(status), value)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from kingdom.disk.codec import json_kind
 from kingdom.mq.durations import LONGEST_MS, in_ms
 from kingdom.mq.errors import InvalidRequest, Refusal
 from kingdom.mq.message_format import REASON_CODES, Draft
@@ -65,7 +66,7 @@ class Text(Field[str]):
                 raise self._refusal("is empty")
             return value
         if value is not None:
-            raise self._refusal(f"is a {type(value).__name__}, not a text")
+            raise self._refusal(f"is {json_kind(value)}, not a text")
         if self.default is None:
             raise self._refusal("is missing")
         return self.default
@@ -105,7 +106,7 @@ class Duration(Field[int]):
     def exact(self, value: object) -> float:
         """Return a value of this field in milliseconds, or refuse it."""
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise self._refusal(f"is a {type(value).__name__}, not a time")
+            raise self._refusal(f"is {json_kind(value)}, not a time")
         try:
             return in_ms(value, self.unit)
         except ValueError as error:
@@ -124,7 +125,7 @@ class Whole(Field[int]):
             if value is None:
                 return self.default
             if not isinstance(value, float) or not value.is_integer():
-                raise self._refusal(f"is a {type(value).__name__}, not a whole number")
+                raise self._refusal(f"is {json_kind(value)}, not a whole number")
             value = int(value)
         if not self.lowest <= value <= self.highest:
             raise self._refusal(f"is {value}, out of range")
@@ -148,7 +149,7 @@ class Flag(Field[bool]):
         if value is None:
             return self.default
         if not isinstance(value, bool):
-            raise self._refusal(f"is a {type(value).__name__}, not true or false")
+            raise self._refusal(f"is {json_kind(value)}, not true or false")
         return value
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from kingdom.disk.codec import json_kind
 from kingdom.errors import BadName
 from kingdom.home.places import Places
 
@@ -17,6 +18,10 @@ LARGEST_REQUEST = 64 << 20
 LONGEST_CLIENT_ID = 250
 LONGEST_REQUEST_ID = 200
 """Bytes: a file name may have 255."""
+
+
+class BadClientName(BadName):
+    """{what} {name!r} cannot name a file: {why}; use up to {longest} bytes, no slash, no NUL, no dot at the start"""
 
 
 def check_client_id(client_id: object) -> str:
@@ -31,7 +36,7 @@ def check_request_id(request_id: object) -> str:
 
 def _path_component(what: str, name: object, longest: int) -> str:
     if not isinstance(name, str):
-        raise BadName(what=what, name=name, why=f"a {type(name).__name__}, not a text")
+        raise BadClientName(what=what, name=name, why=f"{json_kind(name)}, not a text", longest=longest)
     size = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
     why = ""
     if not name:
@@ -45,7 +50,7 @@ def _path_component(what: str, name: object, longest: int) -> str:
     elif not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
         why = "a lone surrogate, which is no character"
     if why:
-        raise BadName(what=what, name=name, why=why)
+        raise BadClientName(what=what, name=name, why=why, longest=longest)
     return name
 
 

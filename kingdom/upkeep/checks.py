@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.disk.atomic import is_there, make_folder, names_in
-from kingdom.disk.codec import parse_json, read_bytes, read_json, to_json
+from kingdom.disk.codec import json_kind, parse_json, read_bytes, read_json, to_json
 from kingdom.disk.json_file import LARGEST
 from kingdom.errors import BadFile, BadHome, BadInput, BadName
 from kingdom.home.places import AGENT, CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
@@ -135,7 +135,7 @@ def _unfit_state(view: View) -> Iterator[Fault]:
                 yield Fault(path, str(error))
             else:
                 if not isinstance(value, form):
-                    yield Fault(path, f"it holds a JSON {type(value).__name__}")
+                    yield Fault(path, f"it holds {json_kind(value)}")
 
 
 def _unexplained(view: View) -> Iterator[Fault]:

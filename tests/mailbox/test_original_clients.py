@@ -95,6 +95,7 @@ def test_a_client_id_that_is_no_path_component_is_refused(box: ByHand, client_id
     OriginalClient(box, client_id).write("a.json", {"requestId": "a", "clientId": client_id, "command": "health"})
     box.turn()
     assert box.names(box.box.dead) == ["a.json", "a.json.reason"]
+    assert "use up to 250 bytes, no slash" in (box.box.dead / "a.json.reason").read_text()
     assert not box.box.responses.exists() or box.names(box.box.responses) == []
 
 

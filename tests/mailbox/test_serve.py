@@ -473,7 +473,7 @@ def test_an_answer_that_cannot_be_written_waits_and_is_told_of_once(box: ByHand)
     ("filename", "data", "why", "told"),
     [
         ("a.txt", b'{"requestId": "a", "clientId": "me", "command": "health"}', "does not end in .json", True),
-        ("a.json", b"[1]", "a JSON list, not an object", False),
+        ("a.json", b"[1]", "a list, not an object", False),
         ("a.json", b'{"clientId": "me", "command": "health"}', "requestId is missing", False),
         ("a.json", b'{"requestId": "a", "command": "health"}', "clientId is missing", False),
         ("a.json", b'{"requestId": "a", "clientId": ".me", "command": "health"}', "clientId", False),
