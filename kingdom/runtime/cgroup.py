@@ -13,9 +13,19 @@ from contextlib import suppress
 from functools import cache
 from hashlib import blake2s
 from pathlib import Path
+from typing import NamedTuple
 
 _GROUPS = "/sys/fs/cgroup"
 LOOK_SECONDS = 0.01
+
+
+class OpenGroup(NamedTuple):
+    """A control group that is open: who writes 0 to it is put into it."""
+
+    fd: int
+    #: Whether that is the thread that writes alone, as in older systems. A whole process is moved while no other may be
+    #: forked or end: the kernel waits for that.
+    takes_threads: bool
 
 
 class Cgroup:
@@ -38,25 +48,12 @@ class Cgroup:
         """Return whether it could be made."""
         return self.folder is not None and os.path.isdir(self.folder)
 
-    def open(self) -> int | None:
-        """Return a descriptor: who writes 0 to it is put into it. None when there is no such group."""
-        with suppress(OSError):
-            return os.open(f"{self.folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    def open(self) -> OpenGroup | None:
+        """Open it for those that go there. None when there is no such group."""
+        for name in ("tasks", "cgroup.procs"):
+            with suppress(OSError):
+                return OpenGroup(os.open(f"{self.folder}/{name}", os.O_WRONLY | os.O_CLOEXEC), name == "tasks")
         return None
-
-    def take_in_thread(self) -> bool:
-        """Put this thread alone into it, and so what it forks, as older systems can. Return whether it is there.
-
-        A whole process is moved while no other may be forked or end: the kernel waits for that.
-        """
-        with suppress(OSError):
-            tasks = os.open(f"{self.folder}/tasks", os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(tasks, b"0")
-            finally:
-                os.close(tasks)
-            return True
-        return False
 
     def members(self) -> list[int]:
         """Return the pids in it."""

@@ -29,7 +29,7 @@ from kingdom.records.soldiers import (
     RawReport,
     SoldierOrder,
 )
-from kingdom.runtime.cgroup import Cgroup
+from kingdom.runtime.cgroup import Cgroup, OpenGroup
 from kingdom.runtime.processes import tree
 from kingdom.soldier import launch, limits, sandbox
 from kingdom.soldier.limits import Exceeded, Limits
@@ -232,11 +232,12 @@ def _spawn(ready: Ready, prepared: sandbox.Prepared, *, by_fork: bool = False) -
 def _launched(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: Streams) -> int:
     """Start it from a thread that has entered the sandbox, and has ended when it runs.
 
-    A program in the same sandbox could trace that thread, and write into our memory.
+    A program in the same sandbox could trace that thread, and write into our memory. From inside no control group can
+    be opened.
     """
-    starting = launch.Launch(argv, ready.environment, streams)
+    starting, group = launch.Launch(argv, ready.environment, streams), ready.cgroup.open()
     try:
-        pid = sandbox.in_thread(ready.order, prepared, partial(_joined, ready.cgroup, starting))
+        pid = sandbox.in_thread(ready.order, prepared, partial(_joined, group, starting))
         sandbox.limit(pid, ready.order, prepared)
         try:
             starting.go()
@@ -245,16 +246,16 @@ def _launched(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams
         return pid
     finally:
         starting.close()
+        if group is not None:
+            os.close(group.fd)
 
 
-def _joined(cgroup: Cgroup, starting: launch.Launch) -> int:
+def _joined(group: OpenGroup | None, starting: launch.Launch) -> int:
     """Start a process in the control group, by a thread that can go there alone, else it goes there itself."""
-    if cgroup.take_in_thread() or (group := cgroup.open()) is None:
-        return starting.fork(None)
-    try:
-        return starting.fork(group)
-    finally:
-        os.close(group)
+    if group is None or not group.takes_threads:
+        return starting.fork(group and group.fd)
+    os.write(group.fd, b"0")
+    return starting.fork(None)
 
 
 def _forked(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: Streams) -> int:
@@ -287,7 +288,7 @@ def _become(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: 
             os.dup2(fd, target)
         if (group := ready.cgroup.open()) is not None:
             with suppress(OSError):
-                os.write(group, b"0")
+                os.write(group.fd, b"0")
         os.chdir(ready.order.workspace)
         try:
             sandbox.enter(ready.order, prepared)

@@ -187,13 +187,16 @@ def test_whatever_an_engine_has_left_is_ended_and_waited_for() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_its_engine_is_in_a_control_group_of_its_own(serves: Serves, places: Places, order: SoldierOrder) -> None:
+@pytest.mark.parametrize("sandbox", [False, True])
+def test_its_engine_is_in_a_control_group_of_its_own(
+    serves: Serves, places: Places, order: SoldierOrder, sandbox: bool
+) -> None:
     probe = Cgroup(places.home, "probe")
     probe.create(1)
     if not probe.is_there():
         pytest.skip("NO CONTROL GROUPS HERE")
     probe.kill_all()
-    reported(places, serves("cat /proc/self/cgroup"))
+    reported(places, serves("cat /proc/self/cgroup", sandbox=sandbox))
     assert TASK in Path(order.out).read_text()
     assert not Cgroup(places.home, TASK).is_there()
 
