@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from kingdom.disk.atomic import names_in
@@ -55,6 +56,12 @@ def as_filename(text: str) -> str:
 
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{plain[: LONGEST_FOREIGN - 17]}-{digest}"
+
+
+@lru_cache(maxsize=512)
+def _inside(folder: Path, *names: str) -> Path:
+    """Return a path in a folder. To make one, and its text, takes longer than to look at it."""
+    return folder.joinpath(*names)
 
 
 def is_hidden(name: str) -> bool:
@@ -175,7 +182,7 @@ class Places:
 
     def own(self, role: str) -> Path:
         """Return the state folder of a role; only that role writes there."""
-        return self.state / check_name("role", role)
+        return _inside(self.state, check_name("role", role))
 
     def scratch(self, role: str) -> Path:
         return self.own(role) / "tmp"
@@ -361,7 +368,7 @@ class Places:
     def locks(self) -> Iterator[Path]:
         """Yield the lock files of all roles and of what they share, whether they exist or not."""
         yield from (self.launch_lock, self.sessions.with_suffix(".lock"), self.budgets.with_suffix(".lock"))
-        yield from (self.state / name / "lock" for name in names_in(self.state))
+        yield from (_inside(self.state, name, "lock") for name in names_in(self.state))
 
     def withheld_from(self, general: str) -> Iterator[Path]:
         """Yield what a general's soldiers may not read: secrets, locks, and tasks' work, prompts, output and results.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -185,7 +186,7 @@ def environment(services: Services, manifest: Manifest, soldier: SoldierHandle, 
 
 def environment_of(services: Services, names: Iterable[str], soldier: SoldierHandle) -> dict[str, str]:
     """Return the environment of a soldier: what every soldier gets, and these variables where set."""
-    ours: Mapping[str, str] = {**os.environ, **services.secrets}
+    ours: Mapping[str, str] = ChainMap(dict(services.secrets), os.environ)
     passed = {name: ours[name] for name in (*PASSED_ON, *names) if name in ours}
     return {
         **passed,
@@ -296,9 +297,9 @@ def _template(services: Services, manifest: Manifest, task: Task, engine: str) -
     """
     package, templates = services.places.package(manifest.name), services.places.extras("templates")
     endings = list(_template_endings(task, engine))
-    paths = [package / f"prompt{ending}.md" for ending in endings]
-    paths += [templates / f"{manifest.name}{ending}.md" for ending in endings]
-    path = next(filter(os.path.lexists, paths), package / "prompt.md")
+    paths = [f"{package}/prompt{ending}.md" for ending in endings]
+    paths += [f"{templates}/{manifest.name}{ending}.md" for ending in endings]
+    path = next(filter(os.path.lexists, paths), f"{package}/prompt.md")
     try:
         return read_bytes(path).decode("utf-8")
     except FileNotFoundError:
