@@ -118,8 +118,9 @@ class Trace:
         sys.setprofile(None)
         calls = [[*caller, *called, count] for (caller, called), count in self._calls.items()]
         about = {"argv": sys.orig_argv, "depth": self._depth, "files": sorted(self._files)}
-        with open(f"{self._passed_on['WALK_OUT']}/{os.getpid()}.json", "w") as out:
-            json.dump({**about, "calls": calls, "opened": self._opened, "is_fork": self._is_fork}, out)
+        out = Path(self._passed_on["WALK_OUT"]) / f"{os.getpid()}.part"
+        out.write_text(json.dumps({**about, "calls": calls, "opened": self._opened, "is_fork": self._is_fork}))
+        out.rename(out.with_suffix(".json"))
 
 
 def trace() -> None:

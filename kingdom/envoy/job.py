@@ -90,10 +90,7 @@ class EnvoyJob:
         if not batch:
             return []
         waiting = [self._backlog.take(queued.filename) for queued in batch]
-        now = stamp(self._services.clock())
-        due = [
-            message for message in waiting if message and (message.not_before or "") <= now and self._is_new(message)
-        ]
+        due = [message for message in waiting if message and self._is_due(message) and self._is_new(message)]
         held = {f"{message.id}.json" for message in due if self._outbound.queue_if_slow(message)}
         if held:
             self._backlog.hold(held)
@@ -111,6 +108,9 @@ class EnvoyJob:
         }
         in_order = (queued for due in first for queued in (opening.get(due.about), due) if queued is not None)
         return list(dict.fromkeys(in_order))
+
+    def _is_due(self, message: Message) -> bool:
+        return message.not_before is None or message.not_before <= stamp(self._services.clock())
 
     def _is_new(self, message: Message) -> bool:
         """Return whether its id is new. A repetition moves to dead, or it is posted for ever.

@@ -214,7 +214,8 @@ class GeneralJob:
             return self._enforce_timeout(task, soldier, look) or self._enforce_budget(task, soldier, look)
         if look.has_ended(task.attempt):
             return self._go_on(queued, report.died(general, task, soldier, look))
-        if rests_until(task.not_before, services.clock()) is not None and not self._may_be_free(task):
+        rests = task.not_before is not None and rests_until(task.not_before, services.clock()) is not None
+        if rests and not self._may_be_free(task):
             self._resting.add(queued.filename)
             return False
         return self._may_start(task) and self._start(queued, task, soldier)

@@ -174,7 +174,8 @@ class Context:
             if begun:
                 self.replays.add([(decision.key, task.id) for decision, task in begun])
             self.disk.sync_folders(folders)
-            self.disk.show_changed(changing, sync=False)
+            if changes:
+                self.disk.show_changed(changing, sync=False)
             finish(noted)
 
     def _missing_messages(self, decision: Decision[C], before: Decision[C], now: str) -> Iterator[Message]:

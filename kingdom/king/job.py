@@ -54,7 +54,7 @@ class KingJob:
         if ordered := bool(self._orders.backlog.waiting):
             self._orders.carry_out_next()
         dispatched = False
-        is_time = look or now >= self._schedules.next_look or self._schedules.holds or self._dispatch.events.waiting
+        is_time = look or self._dispatch.events.waiting or now >= self._schedules.next_look or self._schedules.holds
         if is_time or arrivals is None or king.places.manifests in arrivals:
             self._read_manifests()
             dispatched = self._dispatch.next_group(look)

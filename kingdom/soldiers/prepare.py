@@ -113,7 +113,6 @@ def order(
     task, external = consent.task_and_trust(asked, manifest.name, task)
     task_file = soldier.control_folder / "task.json"
     make_folder(soldier.control_folder)
-    services.unsynced.rewrite(task_file, to_json(task.to_json()))
     made = basic_order(services, manifest, chosen, soldier, task.attempt, workspace, _limits(manifest, task), left_usd)
     may_read = [str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
     if task.repo is not None:
@@ -135,7 +134,8 @@ def order(
             may_read=[*may_read, *map(str, instructions.lay(places, services.unsynced, manifest.name))],
             mcp=_tools(services, manifest, made.result_path),
         )
-    _write_prompt(services, manifest, task, asked if is_own else None, chosen, made)
+    written = _prompt(services, manifest, task, asked if is_own else None, chosen, made)
+    services.unsynced.rewrite_all([(task_file, to_json(task.to_json())), (made.prompt, written.encode())])
     return made._replace(env={**made.env, **engine.environment(made)})
 
 
@@ -264,11 +264,11 @@ def _secrets_of_owner(home: str) -> list[str]:
     return [f"{home}/{name}" for name in SECRETS_OF_OWNER]
 
 
-def _write_prompt(
+def _prompt(
     services: Services, manifest: Manifest, task: Task, asked: Checkpoint | None, chosen: Chosen, made: SoldierOrder
-) -> None:
+) -> str:
     answers = asked if task.type == "resume" else None
-    text = prompt.write(
+    return prompt.write(
         _template(services, manifest, task, chosen.name),
         task,
         contract=prompt.CONTRACT.format(path=made.result_path) if chosen.engine.is_model else "",
@@ -278,7 +278,6 @@ def _write_prompt(
         question=str(answers.question or "") if answers else "",
         first=_first_of(services, answers) if answers else None,
     )
-    services.unsynced.rewrite(Path(made.prompt), text.encode())
 
 
 def _first_of(services: Services, asked: Checkpoint) -> Checkpoint | None:
