@@ -16,6 +16,7 @@ from bench.mq_peers import BACKLOG, BATCH, BODY, Peer
 
 CLIENTS = (1, 4, 16)
 MEASURES = ("publish", "take+ack")
+BATCHED = f"publish by {BATCH}"
 #: processes: each client is a process; threads: all are threads of one program, which is a process of its own.
 KINDS = ("processes", "threads")
 _fork = get_context("fork")
@@ -153,6 +154,9 @@ def _calls(queue: Any, what: str, times: int, go: Any, spans: Any) -> None:
     if what == "publish":
         for _ in range(times):
             queue.publish(BODY)
+    elif what == BATCHED:
+        for _ in range(times // BATCH):
+            queue.publish_many([BODY] * BATCH)
     else:
         for _ in range(times):
             assert queue.take() is not None

@@ -17,7 +17,7 @@ from bench import mq_clients
 from bench.figures import median
 from bench.homes import folder
 from bench.mq_mailbox import Echo, echoing
-from bench.mq_peers import Peer
+from bench.mq_peers import BATCH, Peer
 
 CASES = (("processes", 1), ("processes", 16), ("threads", 16))
 TITLE = "Processor time of one message in µs, server + clients, survives a power cut"
@@ -71,12 +71,13 @@ def _costs(peer: Peer, each: int) -> dict[str, Cost]:
         for kind, clients in CASES:
             if peer is ECHO and kind == "threads":
                 continue
-            for what in mq_clients.MEASURES:
+            for what in (*mq_clients.MEASURES, *((mq_clients.BATCHED,) if peer.ours and clients == 1 else ())):
+                times = each * BATCH if what == mq_clients.BATCHED else each
                 before = sum(map(_microseconds, servers)), _of_ended_children()
-                mq_clients.rate(kind, clients, opens, what, each, peer.shared)
+                mq_clients.rate(kind, clients, opens, what, times, peer.shared)
                 after = sum(map(_microseconds, servers)), _of_ended_children()
                 server, ended = (late - early for late, early in zip(after, before, strict=True))
-                found[f"{what}, {clients} {kind}"] = server / (each * clients), ended / (each * clients)
+                found[f"{what}, {clients} {kind}"] = server / (times * clients), ended / (times * clients)
         return found
 
 
