@@ -196,14 +196,13 @@ class Disk:
     def drafts(self, *groups: Iterable[Item], logs: Collection[Name] = ()) -> Iterator[list[list[Pair]]]:
         """Write files that nobody sees yet, made durable together with what was appended to `logs`.
 
-        Yield where each file of a group lies, and where it is to appear: `show_new` and `show_changed` see to that,
-        at once, as the guard has just run. After an error those are deleted that have not appeared.
+        Yield where each file of a group lies, and where it is to appear: `show_new` and `show_changed` see to that.
+        After an error those are deleted that have not appeared.
         """
         drafts = Drafts(self)
         try:
             pairs = [drafts.write(items) for items in groups]
             drafts.sync(logs)
-            self.guard()
             yield pairs
         except BaseException:
             drafts.delete()
@@ -214,6 +213,7 @@ class Disk:
     def show_new(self, drafts: Iterable[Pair]) -> list[Name]:
         """Have drafts appear as new files, until `sync_names` not durably. Return the paths that were taken already."""
         taken: list[Name] = []
+        self.guard()
         for draft, path in drafts:
             try:
                 rename_new(draft, path)
@@ -224,6 +224,7 @@ class Disk:
 
     def show_changed(self, drafts: Sequence[Pair], *, sync: bool = True) -> None:
         """Have drafts appear in place of older files; without `sync` not durably, until `sync_names`."""
+        self.guard()
         for draft, path in drafts:
             os.replace(draft, path)
             self.rewritten.add(str(path))
