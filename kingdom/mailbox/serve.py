@@ -325,16 +325,18 @@ class Server:
         """Send the answers, after the commit; each before its request is removed: a kill in between asks again."""
         given_back: list[PendingRequest] = []
         for pending in [*self._unanswered.values(), *group]:
-            request = pending.request
+            request, is_sent = pending.request, False
             try:
                 self._responses.write(request.client, request.id, pending.answer)
+                is_sent = True
                 if not self._responses.remove_request(pending.path, request.identity):
                     self._arrived.append(request.filename)
             except FileNotFoundError:
                 pass
             except OSError as error:
                 # A full disk: what is done stays done, and its answer waits for space; what it hands out does not.
-                if self._give_back(pending):
+                if not is_sent and self._give_back(pending, error):
+                    self._unanswered.pop(request.filename, None)
                     given_back.append(pending)
                     continue
                 if request.filename not in self._unanswered:
@@ -347,9 +349,10 @@ class Server:
         if given_back:
             self._send_answers(given_back)
 
-    def _give_back(self, pending: PendingRequest) -> bool:
+    def _give_back(self, pending: PendingRequest, why: OSError) -> bool:
         """Give back the messages that an answer hands out, and refuse these instead. Return whether there were any."""
-        leases = pending.leases()
+        if not (leases := pending.leases()):
+            return False
         try:
             for lease in leases:
                 with suppress(Refusal):
@@ -358,9 +361,9 @@ class Server:
         except StoreError as error:
             self._report(f"cannot take back what {pending.request.client} was to get: {error}", "error")
             return False
-        if leases:
-            pending.refuse_leases(f"no room on the disk for an answer of {len(pending.answer)} bytes; all wait again")
-        return bool(leases)
+        size = len(pending.answer)
+        pending.refuse_leases(f"an answer of {size} bytes cannot be written: {why.strerror}; all wait again")
+        return True
 
     def _move_to_dead(self, folder: Path, name: str, error: Unreadable) -> None:
         """Move what cannot be read to dead/, with its reason beside it. Its sender is told if it can be."""

@@ -211,7 +211,7 @@ MUTANTS = [
     Mutant(
         "what found no room in an answer stays leased",
         "kingdom.mailbox",
-        replace("self._give_back(A)", "False"),
+        replace("self._give_back(A, B)", "False"),
         caught_by="full hands, filesystem",
     ),
     Mutant(
