@@ -60,7 +60,7 @@ def as_filename(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def _inside(folder: Path, *names: str) -> Path:
-    """Return a path in a folder. To make one, and its text, takes longer than to look at it."""
+    """Return a path in a folder. Kept: making a Path costs more than looking at its file."""
     return folder.joinpath(*names)
 
 

@@ -23,8 +23,8 @@ class OpenGroup(NamedTuple):
     """A control group that is open: who writes 0 to it is put into it."""
 
     fd: int
-    #: Whether that is the thread that writes alone, as in older systems. A whole process is moved while no other may be
-    #: forked or end: the kernel waits for that.
+    #: Whether that is the writing thread alone, as in older systems. To move a process the kernel waits until no other
+    #: is forked or ends.
     takes_threads: bool
 
 
@@ -50,7 +50,7 @@ class Cgroup:
 
     def open(self) -> OpenGroup | None:
         """Open it for those that go there. None when there is no such group."""
-        for name in ("tasks", "cgroup.procs"):
+        for name in ("tasks", "cgroup.procs") if self.folder is not None else ():
             with suppress(OSError):
                 return OpenGroup(os.open(f"{self.folder}/{name}", os.O_WRONLY | os.O_CLOEXEC), name == "tasks")
         return None

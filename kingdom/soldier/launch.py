@@ -1,4 +1,4 @@
-"""Start a program without copying our process: to copy the tables of its memory takes longer than a small program.
+"""Start a program without copying our process: copying its page tables takes longer than a small program runs.
 
 Until its program runs, the new process shares our memory. It runs no Python there, only calls of the C library, one
 after the other: each lies ready as a context (makecontext) whose end goes on with the next.
@@ -15,7 +15,7 @@ from functools import cache
 _libc = ctypes.CDLL(None, use_errno=True)
 
 HANDLED = (signal.SIGTERM, signal.SIGINT)
-"""Signals that run Python here. Who starts a program has to block them: they must not reach the new process before."""
+"""Signals with a handler in Python. Who starts a program blocks them first: it must not run in the new process."""
 DEFAULT = (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that have their default effect in the program: those above, and what Python ignores."""
 LONGEST_PATH = 4096
@@ -24,9 +24,9 @@ _PR_SET_PDEATHSIG = 1
 _CLOSE_RANGE_CLOEXEC, _LAST = 4, 0xFFFFFFFF
 _CONTEXT_BYTES, _STACK_BYTES = 8192, 8192
 """More than any machine needs for a context, and for the stack of one call."""
-_WITH_HANDLED = 3
-"""So many contexts at the end of a row have signals unblocked: from the start of the program on."""
-_MOST_CALLS = 16 + _WITH_HANDLED
+_UNBLOCKED = 3
+"""The last contexts of a row, from execve on, do not block the handled signals."""
+_MOST_CALLS = 16 + _UNBLOCKED
 
 
 class _Context(ctypes.Structure):
@@ -44,8 +44,13 @@ class _Context(ctypes.Structure):
 
 
 def prepare() -> bool:
-    """Get ready, while no signal is blocked. Return False when the C library has no contexts, as not every one has."""
-    return hasattr(_libc, "makecontext") and hasattr(_libc, "close_range") and bool(_contexts())
+    """Get ready, while no signal is blocked. Return False where that cannot be.
+
+    Not every C library has contexts, and a kernel before 5.11 cannot close descriptors when a program starts.
+    """
+    if not (hasattr(_libc, "makecontext") and hasattr(_libc, "close_range")):
+        return False
+    return _libc.close_range(_LAST, _LAST, _CLOSE_RANGE_CLOEXEC) == 0 and bool(_contexts())
 
 
 class Launch:
@@ -93,7 +98,7 @@ class Launch:
         return pid
 
     def go(self) -> None:
-        """Let it become the program. OSError when it cannot."""
+        """Send the path of its program, and wait until that runs. OSError when it cannot."""
         os.write(self._goes, self._program)
         self._close("_goes", "_waits", "_tells")
         if error := os.read(self._told, ctypes.sizeof(ctypes.c_int)):
@@ -101,7 +106,7 @@ class Launch:
             raise OSError(number, os.strerror(number), os.fsdecode(self._program[:-1]))
 
     def close(self) -> None:
-        """A process that has not been told to go ends."""
+        """Close the pipes. A process that was not sent its path ends."""
         self._close("_goes", "_waits", "_tells", "_told")
 
     def _close(self, *ends: str) -> None:
@@ -118,10 +123,10 @@ _ZERO = ctypes.create_string_buffer(b"0")
 def _contexts() -> list[_Context]:
     """Return the first one, on whose stack the new process begins, and those of all calls."""
     contexts = [_Context() for _ in range(1 + _MOST_CALLS)]
-    for context in contexts[-_WITH_HANDLED:]:
+    for context in contexts[-_UNBLOCKED:]:
         _libc.getcontext(ctypes.byref(context))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    for context in contexts[:-_WITH_HANDLED]:
+    for context in contexts[:-_UNBLOCKED]:
         _libc.getcontext(ctypes.byref(context))
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     for context in contexts:

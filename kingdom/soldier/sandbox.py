@@ -230,8 +230,8 @@ def may_enter_by_thread() -> bool:
 def in_thread(order: SoldierOrder, prepared: Prepared, fork: Callable[[], int]) -> int:
     """Call `fork` in a thread that has entered the sandbox. Return what it returns, or raise what it raises.
 
-    What a thread does before a fork need not be done after it, in memory that has to be copied for that. The thread
-    has ended on return: whoever is in its sandbox may trace it, and it shares our memory.
+    So the new process is in the sandbox from its beginning, and need not run Python. The thread has ended on return:
+    whoever is in its sandbox may trace it, and it shares our memory.
     """
     done = _thread.allocate_lock()
     threads: list[int] = []

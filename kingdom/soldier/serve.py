@@ -163,11 +163,13 @@ def _ask_for_consent(order: SoldierOrder, missing: str) -> RawReport:
 def _run(ready: Ready, prepared: sandbox.Prepared) -> tuple[RawReport, int]:
     """Run the engine's program. Return how it ended, and the most memory that one of its processes had, in MB."""
     order = ready.order
-    signal.signal(signal.SIGTERM, _stop_requested)
     bounds = Limits(str(ready.places.home), order.limits, (order.out, order.err))
     report = RawReport(order.attempt)
     try:
+        signal.signal(signal.SIGTERM, _stop_requested)
         code, peak_mb = _wait(_spawn(ready, prepared), bounds)
+        # Here too: an end that is asked for just before would be raised in `finally`, where nobody catches it.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
         return report._replace(ended=STOPPED), 0
     except LimitExceeded as error:
@@ -211,7 +213,7 @@ def _over_limit(order: SoldierOrder, exceeded: Exceeded) -> RawReport:
 def _spawn(ready: Ready, prepared: sandbox.Prepared, *, by_fork: bool = False) -> int:
     """Start the engine's program in its sandbox, and return its pid once it runs. NotStarted says why it does not.
 
-    `by_fork` is how it is done where there is no better way. Without `subprocess`, as `threading`, which that loads,
+    `by_fork` forks also where a launch is possible. Without `subprocess`, as `threading`, which that loads,
     makes each fork dearer by half.
     """
     argv, streams = ready.engine.argv(ready.order), Streams.of(ready.order)
@@ -251,7 +253,7 @@ def _launched(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams
 
 
 def _joined(group: OpenGroup | None, starting: launch.Launch) -> int:
-    """Start a process in the control group, by a thread that can go there alone, else it goes there itself."""
+    """Start a process in the control group. Our thread enters it first where one can, else the new process does."""
     if group is None or not group.takes_threads:
         return starting.fork(group and group.fd)
     os.write(group.fd, b"0")

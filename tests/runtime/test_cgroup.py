@@ -43,10 +43,11 @@ def test_a_group_takes_its_processes_in_and_ends_them_all(
     folder = Path(str(group.folder))
     assert (group.is_there(), (folder / "pids.max").read_text(), group.members()) == (True, "10", [])
     (folder / "cgroup.procs").touch()
-    descriptor = group.open()
-    assert descriptor is not None
-    os.write(descriptor, b"0")
-    os.close(descriptor)
+    opened = group.open()
+    assert opened is not None
+    os.write(opened.fd, b"0")
+    os.close(opened.fd)
+    assert not opened.takes_threads
     assert (folder / "cgroup.procs").read_text() == "0"
     (folder / "cgroup.procs").write_text(f"{sleeper.pid}\n")
     assert group.members() == [sleeper.pid]

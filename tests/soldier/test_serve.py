@@ -127,10 +127,10 @@ def test_an_engine_leads_its_session_and_has_its_streams_alone_and_every_signal(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, launch.HANDLED)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     ready.cgroup.kill_all()
-    none = "0" * 16
-    assert Path(order.out).read_text().split("\n") == [
-        f"SigBlk:\t{none}",
-        f"SigIgn:\t{none}",
+    blocked, ignored, *said = Path(order.out).read_text().split("\n")
+    # 32 and 33 are the C library's own, which whoever started these tests may have ignored.
+    assert [int(row.split()[1], 16) & ~(3 << 31) for row in (blocked, ignored)] == [0, 0]
+    assert said == [
         "a prompt",
         "a word a variable",
         "leads",

@@ -56,7 +56,9 @@ MUTANTS = [
     Mutant("no markers", "kingdom.soldiers.prompt:_data", body("return text or boundary"), "injection"),
     Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return 0"), "survivors"),
     Mutant("orphans are not adopted", "kingdom.soldier.serve", drop("adopt_orphans"), "survivors"),
-    Mutant("no soldier is in a cgroup", "kingdom.soldier.serve:_joined", drop("os.write"), "hidden"),
+    Mutant(
+        "no soldier is in a cgroup", "kingdom.soldier.serve:_launched", replace("A.cgroup.open()", "None"), "hidden"
+    ),
     Mutant(
         "all of a soldier are ended at once", "kingdom.runtime.processes:end", replace("_under(A)", "set()"), "cancel"
     ),
