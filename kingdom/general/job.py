@@ -212,6 +212,7 @@ class GeneralJob:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
             self._watch(queued.filename, task, look)
             return self._enforce_timeout(task, soldier, look) or self._enforce_budget(task, soldier, look)
+        self._last_looks.pop(queued.filename, None)
         if look.has_ended(task.attempt):
             return self._go_on(queued, report.died(general, task, soldier, look))
         rests = task.not_before is not None and rests_until(task.not_before, services.clock()) is not None
