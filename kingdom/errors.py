@@ -99,7 +99,7 @@ class TookTooLong(KingdomError):
 
 
 class Locked(KingdomError):
-    """another {role} holds {path} ({holder}); stop it first"""
+    """another {role} holds {path} ({holder}); wait until it has ended, or stop it"""
 
     exit = Exit.LOCKED
 

@@ -11,7 +11,7 @@ from kingdom.errors import BadInput, NotRunning, TookTooLong
 from kingdom.mq import worker
 from kingdom.mq.errors import StoreError
 from kingdom.mq.typed_calls import Answer, Calls, Delivery, Refused
-from kingdom.mq.worker import Job, Runner
+from kingdom.mq.worker import Job, LeaseExtender, Runner
 from tests.waiting import SOON
 
 PASSING = [
@@ -131,8 +131,9 @@ def test_an_extension_that_comes_too_late_is_not_mentioned(monkeypatch: pytest.M
     monkeypatch.setattr(threading, "excepthook", lambda args: died.set())
     calls = Closing()
     said = worked(calls, Job("q", lambda delivery: calls.under_way.wait(SOON)))
+    extenders = [thread for thread in threading.enumerate() if isinstance(thread, LeaseExtender)]
+    assert extenders
     calls.done.set()
-    for thread in threading.enumerate():
-        if thread.name == "yirangmq-keeper":
-            thread.join(SOON)
+    for thread in extenders:
+        thread.join(SOON)
     assert (said, died.is_set()) == ([], False)
