@@ -359,9 +359,10 @@ def test_a_result_that_came_in_between_is_kept_and_that_is_told(general: General
 
 
 def test_a_result_that_cannot_be_written_fails_the_turn_and_is_written_by_a_later_one(general: GeneralRig) -> None:
-    general.runs(says(status="success"))
+    general.runs(f"while [ ! -e {general.home}/go ]; do sleep 0.01; done\n{says(status='success')}")
     put(general.home, "tasks", "pending", **task())
     general.engine()
+    (general.home / "go").touch()
     wait_until(general.places.raw_result(TASK).exists, SOON, "the report", (general.places.results,))
     with unwritable(general):
         general.job.turn(None)
