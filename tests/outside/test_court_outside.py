@@ -21,7 +21,7 @@ from kingdom.standins.github import GitHub
 from kingdom.standins.jira import Jira
 from kingdom.standins.model import Model, Step, in_turn
 from kingdom.standins.slack import Slack
-from tests.fixtures import WITHOUT_HALL
+from tests.fixtures import WITHOUT_HALL, content
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.outside.conftest import missing
@@ -328,6 +328,6 @@ def test_no_key_lies_anywhere_but_where_it_was_put(court: Court) -> None:
     hits = [
         path
         for path in files
-        if path != court.kingdom.places.env_file and any(secret in path.read_bytes() for secret in secrets)
+        if path != court.kingdom.places.env_file and any(secret in content(path) for secret in secrets)
     ]
     assert hits == []

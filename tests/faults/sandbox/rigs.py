@@ -15,6 +15,7 @@ from typing import Any
 from kingdom.disk.codec import read_json
 from kingdom.home.places import Places
 from tests.faults import homes, trees
+from tests.fixtures import content
 
 GENERAL = "gen-rogue"
 OTHER = "gen-other"
@@ -145,7 +146,7 @@ def secrets_told(rig: Rig) -> list[str]:
     return [
         f"the secret stands in {path.relative_to(rig.home)}"
         for path in (*_all(rig.home), *(rig.home / "logs").rglob("*"))
-        if path not in own and stat.S_ISREG(path.lstat().st_mode) and SECRET.encode() in path.read_bytes()
+        if path not in own and path.is_file() and not path.is_symlink() and SECRET.encode() in content(path)
     ]
 
 

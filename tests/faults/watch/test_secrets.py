@@ -16,6 +16,7 @@ from kingdom.standins.jira import Jira
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import WORKING_GENERAL, Kingdom, Load, kingdom, one_of
+from tests.fixtures import content
 from tests.waiting import SOON, wait_until
 
 IN_FILE, IN_SHELL = "canary-1f0a9c77e2", "canary-b83d5510c4"
@@ -79,7 +80,7 @@ def files(court: Kingdom) -> dict[str, str]:
     """Whatever lies in the home but .env and the soldier's own program."""
     own = {court.places.env_file, court.places.package(homes.GENERAL) / "run"}
     return {
-        str(path.relative_to(court.home)): path.read_text(errors="replace")
+        str(path.relative_to(court.home)): content(path).decode(errors="replace")
         for path in court.home.rglob("*")
         if path.is_file() and path not in own
     }
