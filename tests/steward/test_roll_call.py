@@ -115,6 +115,11 @@ def calls(roll: RollCall, clock: Clock, seconds: float, step: float = PERIOD) ->
     return found
 
 
+def next_call(roll: RollCall) -> Sequence[Finding]:
+    """Return what the next call finds, once what a role had started is gone, too."""
+    return wait_until(lambda: roll.call(THRESHOLD, PERIOD), SOON, "something to tell")
+
+
 def told(findings: Sequence[Finding]) -> list[tuple[str, What, str]]:
     return [(finding.role, finding.what, finding.detail) for finding in findings]
 
@@ -246,7 +251,7 @@ def test_who_hangs_is_ended_and_started_again_once_it_is_gone(
     process.wait(SOON)
     assert roll.call(THRESHOLD, PERIOD) == [], "its launcher has not noticed"
     launcher.says = {"king": RoleStatus(code=-15)}
-    assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.RESTARTED, how)]
+    assert told(next_call(roll)) == [("king", What.RESTARTED, how)]
     assert launcher.started == ["king"]
     assert roll.wait == PERIOD
 
@@ -290,7 +295,7 @@ def test_who_asked_for_a_restart_is_told(
     process.wait(SOON)
     launcher.says = {"king": RoleStatus(code=0)}
     how = "anna@example.org; it ended when asked"
-    assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.RENEWED, how)]
+    assert told(next_call(roll)) == [("king", What.RENEWED, how)]
     assert roll.call(THRESHOLD, PERIOD) == []
     assert launcher.started == ["king"]
     assert not places.restart("king").exists()
@@ -340,7 +345,7 @@ def test_who_runs_and_should_not_is_ended_and_stays_so(
     assert roll.call(THRESHOLD, PERIOD) == []
     process.wait(SOON)
     launcher.says = {"king": RoleStatus(code=0, stopped=True)}
-    assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.STOPPED, "it ended when asked")]
+    assert told(next_call(roll)) == [("king", What.STOPPED, "it ended when asked")]
     assert calls(roll, clock, 60) == []
     assert launcher.started == []
     places.wanted("king").unlink()
