@@ -4,9 +4,11 @@ KINGDOM := .venv/bin/kingdom
 # More than the cores: many tests wait for something most of the time.
 WORKERS ?= 6
 # Beside tests/faults, what has a long size under KINGDOM_CAMPAIGN.
-LONG := tests/journey tests/gateway/test_loads.py tests/steward/test_role_script.py
-SLOW := journey faults outside web distributed contracts mq mailbox steward cli council general gateway worker sentinel envoy connections \
-	upkeep chamberlain runtime/test_role.py soldiers/test_workspace.py mime/test_program.py mime/test_protocol.py \
+LONG := tests/journey tests/hall/gateway/test_loads.py tests/court/steward/test_role_script.py
+SLOW := journey faults outside web distributed contracts mq cli demo/test_demo.py hall/gateway hall/worker hall/cli hall/channel hall/test_backup_hall.py \
+	council/monitor council/cli council/test_general.py council/mime/test_program.py council/mime/test_protocol.py \
+	base/runtime/test_role.py court/soldiers/test_workspace.py \
+	$(addprefix court/,steward general sentinel envoy connections upkeep chamberlain) \
 	test_docs.py test_run.py
 # What has a target of its own, below.
 ELSEWHERE := distributed outside web
@@ -83,7 +85,7 @@ test-distributed: ## the hall on Kafka and PostgreSQL
 	@if [ -d tests/distributed ]; then exec $(PY) -m pytest tests/distributed; else echo 'no hall yet: nothing to test'; fi
 
 faults: export KINGDOM_CAMPAIGN = 1
-faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defect] [MUTANTS=random ROOM=king]
+faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defect] [MUTANTS=random ROOM=court/king]
 	@bin/setup dev
 	@if [ "$$MUTANTS" = random ]; then exec env -u KINGDOM_CAMPAIGN -u MUTANTS $(PY) -m tests.faults.random_mutants; \
 	elif [ -d tests/faults ]; then \

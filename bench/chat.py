@@ -25,7 +25,7 @@ from bench import chat_floor, floors
 from bench.figures import Row, percentile, ratio, row
 from bench.footprint import unique_megabytes
 from bench.homes import HOUSE, folder
-from tests.gateway.halls import Hall, Person
+from tests.hall.gateway.halls import Hall, Person
 
 CLIENTS, ROOMS = 20, 5
 WINDOW = 16

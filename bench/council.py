@@ -15,9 +15,9 @@ import yaml
 
 from bench import homes
 from bench.figures import at_most
-from kingdom import mime
-from kingdom.disk.atomic import make_folder
-from kingdom.home.places import Places, find_codec
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.home.places import Places, find_codec
+from kingdom.council import mime
 
 ABOUT = (
     "A coordinator assigns 200 tasks of 1 to 5 s, each with up to two others that it needs, to 32 ignitians, two deep; "

@@ -29,7 +29,7 @@ from bench.figures import (
     seconds,
 )
 from bench.homes import GENERAL, HOUSE, Home, TooSlow
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
 
 ABOUT = (
     "How soon an event becomes a task, how many a second, and how long an event takes to its answer. The king, a "

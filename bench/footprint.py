@@ -16,8 +16,8 @@ from bench import homes
 from bench.court import python_alone, remember
 from bench.figures import Curve, Row, at_most, curve, interleaved, median, ratio, row, seconds
 from bench.homes import HOUSE
-from kingdom.cli.demo_world import BURST, World
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
+from kingdom.demo.demo_world import BURST, World
 
 ABOUT = "A home as `kingdom init` makes it, with eight roles: what it costs while nothing happens, and its commands."
 TICKS = os.sysconf("SC_CLK_TCK")

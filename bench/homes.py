@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from kingdom.disk.atomic import make_folder
-from kingdom.home.places import Places
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.home.places import Places
 
 GENERAL = "gen-bench"
 LOOK_SECONDS = 0.0005

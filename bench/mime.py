@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.figures import Row, interleaved, median, per_second, ratio, row, seconds
-from kingdom import mime
-from kingdom.home.places import find_codec
+from kingdom.base.home.places import find_codec
+from kingdom.council import mime
 
 ABOUT = (
     "One message of the council with twelve headers and a body of 1 kB, in memory. The peer is Python's own `email` "

@@ -16,7 +16,7 @@ from bench.figures import median
 from bench.mq_brokers import AGAINST, Bean, beanstalkd
 from bench.mq_peers import BACKLOG, BODY, Peer, missing, table
 from bench.mq_stores import opened
-from kingdom.disk.atomic import Durability
+from kingdom.base.disk.atomic import Durability
 from kingdom.mq.message_format import Draft
 
 TITLE = "The queue as a library, beside libraries"

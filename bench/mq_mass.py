@@ -16,10 +16,10 @@ from typing import Any
 from bench.__main__ import keep
 from bench.figures import Row, percentile, row
 from bench.mq_stores import PAYLOAD, QUEUE, Scratch
-from kingdom.mailbox.manager import collect_young, keep_collections_short
 from kingdom.mq.call_fields import Call
 from kingdom.mq.calls import CALLS, NotYet
 from kingdom.mq.engine import Engine, open_engine
+from kingdom.mq.mailbox.manager import collect_young, keep_collections_short
 from kingdom.mq.message_format import Draft
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings

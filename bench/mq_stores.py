@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.figures import Row, interleaved, median, per_second, ratio, row
 from bench.homes import folder
-from kingdom.disk.atomic import Durability
+from kingdom.base.disk.atomic import Durability
 from kingdom.mq.engine import Engine, open_engine
 from kingdom.mq.message_format import Draft
 from kingdom.mq.policy import Policy

@@ -12,7 +12,7 @@ import requests
 
 from bench.figures import Row, median, row
 from bench.homes import folder
-from tests.gateway.halls import SECONDS, Hall, Person
+from tests.hall.gateway.halls import SECONDS, Hall, Person
 
 MESSAGES = 60
 ABOUT = (

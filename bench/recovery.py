@@ -15,10 +15,10 @@ import yaml
 from bench.figures import Row, at_most, median
 from bench.footprint import holder, installed, kingdom
 from bench.homes import wait_for
-from kingdom.disk.codec import read_json
-from kingdom.disk.lock import is_locked
-from kingdom.errors import BadFile
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import read_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import BadFile
+from kingdom.base.home.places import Places
 
 ABOUT = "How soon a role beats again after it was killed, or after it hung."
 THRESHOLD = 2.0

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.figures import median
-from kingdom.home.places import Places
-from kingdom.records.soldiers import SoldierOrder
-from kingdom.runtime.cgroup import Cgroup
-from kingdom.soldier import serve
-from kingdom.soldier.sandbox import Prepared
-from kingdom.soldiers import engines
+from kingdom.base.home.places import Places
+from kingdom.base.records.soldiers import SoldierOrder
+from kingdom.base.runtime.cgroup import Cgroup
+from kingdom.court.soldier import serve
+from kingdom.court.soldier.sandbox import Prepared
+from kingdom.court.soldiers import engines
 
 ROUNDS, TIMES = 5, 40
 COMMAND = ["/bin/sh", "-c", "true"]

@@ -149,7 +149,7 @@ class Walk:
         about = {"KINGDOM_HOME": str(self._home), "PYTHONPATH": str(hook)}
         self._environment = {**clean, **about, "WALK_OUT": str(self._out), "WALK_TREE": str(tree)}
         self._run("kingdom", "init", str(self._home), cwd=scratch)
-        if (tree / "kingdom/gateway").is_dir():  # else the envoy would wait for the hall
+        if (tree / "kingdom/hall/gateway").is_dir():  # else the envoy would wait for the hall
             (self._home / "config/system.yaml").write_text("roles: {gateway: false, worker: false}\n")
         self._done: dict[str, list[dict[str, Any]]] = {}
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import yaml
 
-from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_json, to_json
-from kingdom.home import config as configuration
-from kingdom.home import dotenv
-from kingdom.home.places import Places
-from kingdom.log import Log
-from kingdom.records.queues import Queues
-from kingdom.runtime.role import Services
-from kingdom.times import moment
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.disk.codec import read_json, to_json
+from kingdom.base.home import config as configuration
+from kingdom.base.home import dotenv
+from kingdom.base.home.places import Places
+from kingdom.base.log import Log
+from kingdom.base.records.queues import Queues
+from kingdom.base.runtime.role import Services
+from kingdom.base.times import moment
 
 CONFIGURED_BY = {"gateway": "hall", "worker": "hall"}
 WITHOUT_HALL = {"roles": {"gateway": False, "worker": False}}

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 TESTS = Path(__file__).resolve().parent
 LONG_FIRST = (
-    "gateway/test_stock_client",
+    "hall/gateway/test_stock_client",
     "faults/watch",
     "faults/test_sweep_",
     "faults/sandbox",
@@ -17,8 +17,8 @@ LONG_FIRST = (
     "faults",
     "journey",
     "contracts/test_stewards",
-    "runtime",
-    "general",
+    "base/runtime",
+    "court/general",
     "test_run",
 )
 """Beginnings of paths. A new one is wanted when a run's last minute belongs to one worker."""

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.atomic import make_folder
-from kingdom.home.places import Places
-from kingdom.home.roster import ROLES, RoleRow
-from kingdom.runtime.processes import carries, home_mark
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.home.places import Places
+from kingdom.base.home.roster import ROLES, RoleRow
+from kingdom.base.runtime.processes import carries, home_mark
 from tests.waiting import wait_until
 
 SHELL_ROLE = """\

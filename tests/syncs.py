@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk import atomic
-from kingdom.disk.atomic import Name
+from kingdom.base.disk import atomic
+from kingdom.base.disk.atomic import Name
 
 DRAFTS = "drafts"
 

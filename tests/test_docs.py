@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from kingdom import __version__
-from kingdom.home import schemas
+from kingdom.base.home import schemas
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PAGES = runpy.run_path(str(CHECKOUT / "bin" / "reference"))["pages"]()

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.codec import read_json, to_json
-from kingdom.home.places import find_data
-from kingdom.times import stamp
+from kingdom.base.disk.codec import read_json, to_json
+from kingdom.base.home.places import find_data
+from kingdom.base.times import stamp
 from tests.fixtures import founded, install, put, task, write
 
 TASK = "task-20260207-001"

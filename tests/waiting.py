@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from kingdom.runtime.wake import Waker
+from kingdom.base.runtime.wake import Waker
 
 LOOK_SECONDS = 0.02
 SOON = 60.0

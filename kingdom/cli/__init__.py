@@ -1,7 +1,7 @@
 """`kingdom`: the command line. One module per command group, loaded when its command is called."""
 
 COMMANDS = {
-    "demo": "kingdom.cli.demo:demo",
+    "demo": "kingdom.demo.demo:demo",
     "init": "kingdom.cli.init:init",
     "adopt": "kingdom.cli.adopt:adopt",
     "up": "kingdom.cli.start_stop:up",
@@ -17,10 +17,10 @@ COMMANDS = {
     "events": "kingdom.cli.queues:events",
     "tasks": "kingdom.cli.queues:tasks",
     "queue": "kingdom.cli.queues:queue",
-    "mq": "kingdom.cli.yirangmq:cli",
-    "mime": "kingdom.cli.mime:mime",
-    "hall": "kingdom.cli.hall:hall",
-    "council": "kingdom.cli.council:council",
+    "mq": "kingdom.mq.cli.yirangmq:cli",
+    "mime": "kingdom.council.cli.mime:mime",
+    "hall": "kingdom.hall.cli.hall:hall",
+    "council": "kingdom.council.cli.council:council",
     "why": "kingdom.cli.why:why",
     "logs": "kingdom.cli.logs:logs",
     "attach": "kingdom.cli.logs:attach",

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 import click
 
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.codec import LARGEST, parse_json, read_bytes, read_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import BadHome, Exit, KingdomError, NoSuchThing
+from kingdom.base.home import config, manifests
+from kingdom.base.home.places import Places, check_name, find_data
+from kingdom.base.home.states import MOVES
+from kingdom.base.records import foreign, heartbeats
+from kingdom.base.words import count, one_line
 from kingdom.cli import home, packages
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.codec import LARGEST, parse_json, read_bytes, read_json
-from kingdom.disk.lock import is_locked
-from kingdom.errors import BadHome, Exit, KingdomError, NoSuchThing
-from kingdom.home import config, manifests
-from kingdom.home.places import Places, check_name, find_data
-from kingdom.home.states import MOVES
-from kingdom.records import foreign, heartbeats
-from kingdom.steward.base import launching
-from kingdom.words import count, one_line
+from kingdom.court.steward.base import launching
 
 PETITIONING = "petitioning"
 """Where other kingdoms put events aside until a model has routed them."""

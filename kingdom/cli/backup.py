@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
+from kingdom.base.disk.atomic import Disk, is_there, make_folder
+from kingdom.base.errors import BadHome, Usage
+from kingdom.base.home.places import Places, find_home
+from kingdom.base.times import stamp
 from kingdom.cli import fsck, home
 from kingdom.cli.home import WRITER
-from kingdom.disk.atomic import Disk, is_there, make_folder
-from kingdom.errors import BadHome, Usage
-from kingdom.home.places import Places, find_home
-from kingdom.steward.base import launching
-from kingdom.times import stamp
-from kingdom.upkeep import backup as archives
+from kingdom.court.steward.base import launching
+from kingdom.court.upkeep import backup as archives
 
 MEGABYTE = 1 << 20
 

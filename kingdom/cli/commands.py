@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from kingdom import __version__
+from kingdom.base.errors import Exit, Usage
+from kingdom.base.home.places import Places
+from kingdom.base.runtime import tables
+from kingdom.base.words import closest
 from kingdom.cli import COMMANDS
-from kingdom.errors import Exit, Usage
-from kingdom.home.places import Places
-from kingdom.runtime import tables
-from kingdom.words import closest
 
 
 class Commands(click.Group):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
+from kingdom.base.errors import KingdomError
+from kingdom.base.home.places import Places
+from kingdom.base.home.states import MOVES
+from kingdom.base.records import notes
 from kingdom.cli import home
 from kingdom.cli.queue_files import ids_of
-from kingdom.errors import KingdomError
-from kingdom.home.places import Places
-from kingdom.home.states import MOVES
-from kingdom.records import notes
 
 MOST = 50
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]

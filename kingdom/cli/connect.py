@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import click
 
+from kingdom.base.disk.codec import LARGEST, read_bytes
+from kingdom.base.errors import BadInput, Exit, KingdomError
+from kingdom.base.home import dotenv
+from kingdom.base.home.places import Places
+from kingdom.base.words import one_line, table
 from kingdom.cli import complete, home, services
-from kingdom.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
-from kingdom.disk.codec import LARGEST, read_bytes
-from kingdom.errors import BadInput, Exit, KingdomError
-from kingdom.home import dotenv
-from kingdom.home.places import Places
-from kingdom.words import one_line, table
+from kingdom.court.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
 
 LONGEST_VALUE = 4096
 

@@ -18,18 +18,19 @@ from typing import Any
 
 import click
 
-from kingdom import loopback, picture
+from kingdom.base import loopback
+from kingdom.base.disk.codec import read_json_or
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import BadConfig, BadHome, Exit, KingdomError, LauncherError
+from kingdom.base.home import config, dotenv, manifests, roster, team
+from kingdom.base.home.places import Places, find_schema
+from kingdom.base.runtime.processes import all_pids, stat_fields
+from kingdom.base.words import count, one_line
 from kingdom.cli import as_json, engine_services, home, screen, services
 from kingdom.cli.screen import Line, Part, Section
-from kingdom.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
-from kingdom.disk.codec import read_json_or
-from kingdom.disk.lock import is_locked
-from kingdom.errors import BadConfig, BadHome, Exit, KingdomError, LauncherError
-from kingdom.home import config, dotenv, manifests, roster, team
-from kingdom.home.places import Places, find_schema
-from kingdom.rules.gate import Work
-from kingdom.runtime.processes import all_pids, stat_fields
-from kingdom.words import count, one_line
+from kingdom.court import picture
+from kingdom.court.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
+from kingdom.court.rules.gate import Work
 
 OLDEST_PYTHON = (3, 11)
 LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200
@@ -365,7 +366,7 @@ def _beating_pid(places: Places, name: str) -> int | None:
 
 
 def _launcher(places: Places) -> Iterator[Finding]:
-    from kingdom.steward import pick
+    from kingdom.court.steward import pick
 
     try:
         steward = pick(places, str(home.system(places)["launcher"]))
@@ -425,8 +426,8 @@ def _hall(places: Places) -> Iterator[Finding]:
 
 def _owner(places: Places, hall: config.Config) -> Iterator[Finding]:
     """Yield that nobody owns the hall, if its database can be asked; what is wrong with that its roles tell."""
-    from kingdom.hall.accounts import has_owner
-    from kingdom.hall.opening import is_there, open_database
+    from kingdom.hall.database.accounts import has_owner
+    from kingdom.hall.database.opening import is_there, open_database
 
     with suppress(KingdomError):
         secrets = dotenv.secrets(places)
@@ -518,7 +519,7 @@ def _gate(places: Places) -> Iterator[Finding]:
     """Check that the king would start work for an ordinary event; yield nothing where the king does not run."""
     if not is_locked(places.lock("king")):
         return
-    from kingdom.reasons import gate_now
+    from kingdom.court.reasons import gate_now
 
     try:
         seen = gate_now(places)

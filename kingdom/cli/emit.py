@@ -6,13 +6,13 @@ import sys
 
 import click
 
+from kingdom.base.disk.codec import LARGEST, parse_json
+from kingdom.base.errors import BadInput, BadMessage, Exit, Usage
+from kingdom.base.home import schemas
+from kingdom.base.records.messages import Event
+from kingdom.base.times import stamp
 from kingdom.cli import home, say
 from kingdom.cli.commands import Finite
-from kingdom.disk.codec import LARGEST, parse_json
-from kingdom.errors import BadInput, BadMessage, Exit, Usage
-from kingdom.home import schemas
-from kingdom.records.messages import Event
-from kingdom.times import stamp
 
 SOURCE = "cli"
 

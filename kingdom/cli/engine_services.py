@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from kingdom import loopback
-from kingdom.connections.base import Needed, ServiceDown, ServiceError, ServiceRefused
-from kingdom.connections.web import QUICK, Web
-from kingdom.home import config
-from kingdom.home.places import Places
-from kingdom.soldiers import owner
-from kingdom.soldiers.engines import claude, codex, programs
-from kingdom.soldiers.engines.base import NeedsSetUp
-from kingdom.times import stamp
+from kingdom.base import loopback
+from kingdom.base.home import config
+from kingdom.base.home.places import Places
+from kingdom.base.times import stamp
+from kingdom.court.connections.base import Needed, ServiceDown, ServiceError, ServiceRefused
+from kingdom.court.connections.web import QUICK, Web
+from kingdom.court.soldiers import owner
+from kingdom.court.soldiers.engines import claude, codex, programs
+from kingdom.court.soldiers.engines.base import NeedsSetUp
 
 VERSION_SECONDS = 10.0
 OF_CLAUDE, OF_CODEX = f"~/{claude.CREDENTIALS}", f"~/{codex.CREDENTIALS}"

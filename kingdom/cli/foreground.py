@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import Exit
+from kingdom.base.home.places import Places
+from kingdom.base.home.roster import desired_state
+from kingdom.base.log import as_json
+from kingdom.base.runtime import systemd
 from kingdom.cli import home, launchers
 from kingdom.cli.logs import Tail
-from kingdom.disk.lock import is_locked
-from kingdom.errors import Exit
-from kingdom.home.places import Places
-from kingdom.home.roster import desired_state
-from kingdom.log import as_json
-from kingdom.runtime import systemd
 
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_SECONDS = 0.5

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import click
 
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import Exit, Usage
+from kingdom.base.home.places import Places
+from kingdom.base.runtime.wake import Waker
+from kingdom.base.words import count, one_line
 from kingdom.cli import as_json, fsck_stores, home
-from kingdom.disk.lock import is_locked
-from kingdom.errors import Exit, Usage
-from kingdom.home.places import Places
-from kingdom.runtime.wake import Waker
-from kingdom.steward.base import launching
-from kingdom.upkeep import fsck as upkeep
-from kingdom.upkeep.checks import CHECKS
-from kingdom.upkeep.fsck import Finding
-from kingdom.words import count, one_line
+from kingdom.court.steward.base import launching
+from kingdom.court.upkeep import fsck as upkeep
+from kingdom.court.upkeep.checks import CHECKS
+from kingdom.court.upkeep.fsck import Finding
 
 PAUSE_SECONDS = 1.0
 """Between two looks: what moves meanwhile is no finding."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from kingdom.base.disk.codec import read_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import BadFile, KingdomError
+from kingdom.base.home import config, dotenv
+from kingdom.base.home.places import Places
 from kingdom.cli import home
-from kingdom.disk.codec import read_json
-from kingdom.disk.lock import is_locked
-from kingdom.errors import BadFile, KingdomError
-from kingdom.home import config, dotenv
-from kingdom.home.places import Places
-from kingdom.upkeep.fsck import Finding
+from kingdom.court.upkeep.fsck import Finding
 
 TOPIC_RULE = "The files of a topic follow each other without a gap, and no group is ahead of them."
 MQ_RULE = "The store of the queue for local programs fits together."
@@ -25,7 +25,7 @@ def look(places: Places, *, repair: bool) -> list[Finding]:
 
 
 def _topics(places: Places, repair: bool) -> Iterator[Finding]:
-    from kingdom.topics.batches import Batches
+    from kingdom.hall.topics.batches import Batches
 
     # Beside the topics in files lies what a broker's topics are known by.
     for folder in sorted(path for path in places.topics.glob("[!.]*") if path.is_dir()):
@@ -67,7 +67,7 @@ def _next(path: Path) -> int | None:
 
 def _queue(places: Places, repair: bool) -> Iterator[Finding]:
     """Look at the store while no manager holds it; a manager does so itself when it starts."""
-    from kingdom.cli.yirangmq_call import open_direct
+    from kingdom.mq.cli.yirangmq_call import open_direct
 
     if not places.mq.is_dir() or is_locked(places.lock("mailbox")):
         return
@@ -85,7 +85,7 @@ def _queue(places: Places, repair: bool) -> Iterator[Finding]:
 
 
 def _hall(places: Places, repair: bool) -> Iterator[Finding]:
-    from kingdom.hall.opening import is_there, open_database
+    from kingdom.hall.database.opening import is_there, open_database
 
     hall, _ = config.for_looking(places, "hall")
     secrets = dotenv.secrets(places)

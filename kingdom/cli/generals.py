@@ -6,13 +6,13 @@ import shlex
 
 import click
 
+from kingdom.base.errors import Exit
+from kingdom.base.home import manifests
+from kingdom.base.home.manifests import Manifest
+from kingdom.base.records.lookup import Found
+from kingdom.base.words import count, one_line, table
 from kingdom.cli import as_json, complete, home, launchers, new_general, packages
 from kingdom.cli.queue_files import newest
-from kingdom.errors import Exit
-from kingdom.home import manifests
-from kingdom.home.manifests import Manifest
-from kingdom.records.lookup import Found
-from kingdom.words import count, one_line, table
 
 
 @click.group(

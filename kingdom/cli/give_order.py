@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from kingdom.base.disk.codec import read_json_or, to_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import Collision, Exit, TookTooLong
+from kingdom.base.home.places import Places, check_name
+from kingdom.base.records.messages import Order
+from kingdom.base.runtime.wake import Waker
+from kingdom.base.times import stamp
+from kingdom.base.words import printable
 from kingdom.cli import home
-from kingdom.disk.codec import read_json_or, to_json
-from kingdom.disk.lock import is_locked
-from kingdom.errors import Collision, Exit, TookTooLong
-from kingdom.home.places import Places, check_name
-from kingdom.records.messages import Order
-from kingdom.runtime.wake import Waker
-from kingdom.times import stamp
-from kingdom.words import printable
 
 ANSWER_SECONDS = 30.0
 LOOK_SECONDS = 0.5

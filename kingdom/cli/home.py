@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
-from kingdom.disk.atomic import Disk
-from kingdom.errors import BadHome
-from kingdom.home import config, roster
-from kingdom.home.config import Config
-from kingdom.home.places import Places, find_data, find_home
-from kingdom.home.roster import RoleRow
-from kingdom.records import heartbeats
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.errors import BadHome
+from kingdom.base.home import config, roster
+from kingdom.base.home.config import Config
+from kingdom.base.home.places import Places, find_data, find_home
+from kingdom.base.home.roster import RoleRow
+from kingdom.base.records import heartbeats
 
 WRITER = "cli"
 LEFTOVER_SECONDS = 60.0

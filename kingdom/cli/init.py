@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from kingdom.base.disk.atomic import Disk, is_there, make_folder
+from kingdom.base.errors import BadHome, Usage
+from kingdom.base.home.places import Places, find_codec, find_data
 from kingdom.cli import home, packages, shipped
-from kingdom.disk.atomic import Disk, is_there, make_folder
-from kingdom.errors import BadHome, Usage
-from kingdom.home.places import Places, find_codec, find_data
-from kingdom.steward.base import launching
-from kingdom.upkeep import versions
+from kingdom.court.steward.base import launching
+from kingdom.court.upkeep import versions
 
 INSTALLER = """\
 #!/bin/sh

@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from kingdom.base.disk.codec import read_json_or
+from kingdom.base.disk.lock import holder_pid, is_locked
+from kingdom.base.errors import Exit, LauncherError, NotRunning
+from kingdom.base.home import manifests
+from kingdom.base.home.places import Places
+from kingdom.base.home.roster import ROLES, RoleRow, desired_state, with_needed
+from kingdom.base.records import heartbeats
+from kingdom.base.runtime.processes import send, started_at
+from kingdom.base.runtime.wake import Waker
+from kingdom.base.words import one_line
 from kingdom.cli import home
-from kingdom.disk.codec import read_json_or
-from kingdom.disk.lock import holder_pid, is_locked
-from kingdom.errors import Exit, LauncherError, NotRunning
-from kingdom.home import manifests
-from kingdom.home.places import Places
-from kingdom.home.roster import ROLES, RoleRow, desired_state, with_needed
-from kingdom.records import heartbeats
-from kingdom.runtime.processes import send, started_at
-from kingdom.runtime.wake import Waker
-from kingdom.soldiers.disk_space import why_full
-from kingdom.steward import STEWARDS, pick
-from kingdom.steward.base import Steward
-from kingdom.words import one_line
+from kingdom.court.soldiers.disk_space import why_full
+from kingdom.court.steward import STEWARDS, pick
+from kingdom.court.steward.base import Steward
 
 END_SECONDS = 20.0
 START_SECONDS = 15.0

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import LauncherError, NoSuchThing, NotRunning, Usage
+from kingdom.base.home.places import Places
+from kingdom.base.runtime.wake import Waker
+from kingdom.base.words import closest, printable
 from kingdom.cli import complete, home
-from kingdom.disk.lock import is_locked
-from kingdom.errors import LauncherError, NoSuchThing, NotRunning, Usage
-from kingdom.home.places import Places
-from kingdom.runtime.wake import Waker
-from kingdom.words import closest, printable
 
 LOOK_SECONDS = 0.2
 BLOCK = 1 << 16
@@ -53,7 +53,7 @@ def attach(role_or_task: str) -> None:
 
 
 def _attach_role(places: Places, role: str) -> None:
-    from kingdom.steward.tmux import Tmux
+    from kingdom.court.steward.tmux import Tmux
 
     try:
         steward = Tmux(places)
@@ -78,7 +78,7 @@ def _follow_task(places: Places, task: str) -> None:
         raise NoSuchThing(
             what="role, or task with a soldier,", name=task, hint=f"; `{home.command()} tasks` lists tasks"
         )
-    from kingdom.soldiers import engines
+    from kingdom.court.soldiers import engines
 
     newest = runs[-1]
     lock = next((folder / "lock" for folder in places.control_folders() if folder.name == task), None)

@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from kingdom.errors import Exit, KingdomError
-from kingdom.words import printable
+from kingdom.base.errors import Exit, KingdomError
+from kingdom.base.words import printable
 
 INTERRUPTED = 130
 LONGEST_ERROR = 10_000

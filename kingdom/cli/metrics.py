@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from kingdom import picture
+from kingdom.base.disk.codec import read_json_or
+from kingdom.base.home import config
 from kingdom.cli import home, money
-from kingdom.disk.codec import read_json_or
-from kingdom.home import config
-from kingdom.upkeep.metrics import Figures, render
+from kingdom.court import picture
+from kingdom.court.upkeep.metrics import Figures, render
 
 
 @click.command(short_help="Print metrics for Prometheus.")

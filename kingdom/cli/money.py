@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kingdom.disk.codec import read_json
-from kingdom.disk.json_file import LARGEST
-from kingdom.errors import BadFile
-from kingdom.home import config
-from kingdom.home.places import Places
-from kingdom.soldiers.budgets import Share, days_of, shares
-from kingdom.times import stamp
-from kingdom.words import table
+from kingdom.base.disk.codec import read_json
+from kingdom.base.disk.json_file import LARGEST
+from kingdom.base.errors import BadFile
+from kingdom.base.home import config
+from kingdom.base.home.places import Places
+from kingdom.base.times import stamp
+from kingdom.base.words import table
+from kingdom.court.soldiers.budgets import Share, days_of, shares
 
 MOST_TASKS = 10
 

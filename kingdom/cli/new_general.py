@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from kingdom.disk.atomic import Disk, make_folder
-from kingdom.errors import BadName, Collision
-from kingdom.home.places import PROGRAM, Places
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.errors import BadName, Collision
+from kingdom.base.home.places import PROGRAM, Places
 
 _NAME = re.compile(r"gen-[a-z][a-z0-9-]{0,60}")
 

@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from kingdom import picture
+from kingdom.base.errors import Exit
+from kingdom.base.home.places import Places
+from kingdom.base.times import rests_until
+from kingdom.base.words import STATES, count, duration, one_line, time_apart
 from kingdom.cli import as_json, home, screen
 from kingdom.cli.screen import Column, Line, Part, Section, Table
-from kingdom.errors import Exit
-from kingdom.home.places import Places
-from kingdom.picture import Picture, RoleView
-from kingdom.times import rests_until
-from kingdom.words import STATES, count, duration, one_line, time_apart
+from kingdom.court import picture
+from kingdom.court.picture import Picture, RoleView
 
 HEALTH_STYLES = {"green": "bold green", "yellow": "bold yellow", "orange": "bold yellow", "red": "bold red"}
 ROLE_STYLES = {
@@ -83,7 +83,7 @@ def _head(view: Picture) -> Section:
 def _what_starts(health: str) -> str:
     if health in ("green", "unknown"):
         return ""
-    from kingdom.rules.gate import STARTS
+    from kingdom.court.rules.gate import STARTS
 
     return f"; {STARTS[health]}" if health in STARTS else ""
 
@@ -146,7 +146,7 @@ def _worked_on(places: Places, view: Picture) -> list[dict[str, Any]]:
     tasks = [task for task in view.under_way if view.is_at_work(task)]
     if all(view.has_soldier(task) for task in tasks):
         return tasks
-    from kingdom.reasons import Reasons
+    from kingdom.court.reasons import Reasons
 
     return Reasons(places, home.command()).worked_on(view)
 
@@ -213,7 +213,7 @@ def _resting(places: Places, task: dict[str, Any], now: float) -> Line:
 
 
 def _because(places: Places, waits: dict[str, Any]) -> str:
-    from kingdom.reasons import Reasons
+    from kingdom.court.reasons import Reasons
 
     return one_line(Reasons(places, home.command()).because(waits["kind"], waits["id"]), LONGEST_TEXT)
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.errors import BadConfig, BadInput, Collision, NoSuchThing
+from kingdom.base.home import config, dotenv, manifests
+from kingdom.base.home.config import Config
+from kingdom.base.home.manifests import Manifest
+from kingdom.base.home.places import PROGRAM, Places, find_data
+from kingdom.base.words import closest
 from kingdom.cli import home, new_general
-from kingdom.disk.atomic import Disk, make_folder
-from kingdom.errors import BadConfig, BadInput, Collision, NoSuchThing
-from kingdom.home import config, dotenv, manifests
-from kingdom.home.config import Config
-from kingdom.home.manifests import Manifest
-from kingdom.home.places import PROGRAM, Places, find_data
-from kingdom.soldiers import agents, prepare
-from kingdom.soldiers.engines.base import NeedsSetUp
-from kingdom.words import closest
+from kingdom.court.soldiers import agents, prepare
+from kingdom.court.soldiers.engines.base import NeedsSetUp
 
 MANIFEST = "manifest.yaml"
 DEFAULTS = ("gen-briefing", "gen-herald")
@@ -194,7 +194,7 @@ def _faults(package: Path) -> Iterator[str]:
 
 def _faults_of_schedules(schedules: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield where and what is wrong in schedules that fit their schema."""
-    from kingdom.rules.schedules import flaw
+    from kingdom.court.rules.schedules import flaw
 
     names = [schedule["name"] for schedule in schedules]
     for number, schedule in enumerate(schedules):

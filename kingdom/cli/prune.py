@@ -7,18 +7,18 @@ import time
 
 import click
 
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.codec import read_json_or, to_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import TookTooLong
+from kingdom.base.home import config
+from kingdom.base.home.places import Places
+from kingdom.base.runtime.wake import Waker
+from kingdom.base.words import count, table
 from kingdom.cli import as_json, home
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.codec import read_json_or, to_json
-from kingdom.disk.lock import is_locked
-from kingdom.errors import TookTooLong
-from kingdom.home import config
-from kingdom.home.places import Places
-from kingdom.runtime.wake import Waker
-from kingdom.soldiers.cleanup import remove_tree
-from kingdom.steward.base import launching
-from kingdom.upkeep.retention import Cleaning, Deleter
-from kingdom.words import count, table
+from kingdom.court.soldiers.cleanup import remove_tree
+from kingdom.court.steward.base import launching
+from kingdom.court.upkeep.retention import Cleaning, Deleter
 
 MEGABYTE = 1 << 20
 SLICE_SECONDS = 1.0

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from kingdom.disk.codec import read_json_or
-from kingdom.errors import NoSuchThing
-from kingdom.home.places import Places, is_hidden
-from kingdom.home.states import MOVES
-from kingdom.records.ids import by_day_and_number
-from kingdom.records.lookup import LONGEST_SHOWN, Found, called, find
-from kingdom.words import one_line
+from kingdom.base.disk.codec import read_json_or
+from kingdom.base.errors import NoSuchThing
+from kingdom.base.home.places import Places, is_hidden
+from kingdom.base.home.states import MOVES
+from kingdom.base.records.ids import by_day_and_number
+from kingdom.base.records.lookup import LONGEST_SHOWN, Found, called, find
+from kingdom.base.words import one_line
 
 REASON = ".reason"
 MOST_NAMED = 5

@@ -14,19 +14,19 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from kingdom.base.disk.codec import read_bytes, read_json
+from kingdom.base.durations import in_ms
+from kingdom.base.errors import BadFile, NoSuchThing, Usage
+from kingdom.base.home.places import Places, find_schema
+from kingdom.base.home.states import MOVES
+from kingdom.base.records import notes
+from kingdom.base.records.lookup import Found, find
+from kingdom.base.times import moment
+from kingdom.base.words import duration, one_line, printable, time_apart
 from kingdom.cli import as_json, complete, give_order, home, screen
 from kingdom.cli.queue_files import find_typed, ids_of, newest, reason
 from kingdom.cli.screen import Column, Part, Section, Table
-from kingdom.disk.codec import read_bytes, read_json
-from kingdom.errors import BadFile, NoSuchThing, Usage
-from kingdom.home.places import Places, find_schema
-from kingdom.home.states import MOVES
-from kingdom.mq.durations import in_ms
-from kingdom.records import notes
-from kingdom.records.lookup import Found, find
-from kingdom.rules.routing import candidates
-from kingdom.times import moment
-from kingdom.words import duration, one_line, printable, time_apart
+from kingdom.court.rules.routing import candidates
 
 SHOWN = 20
 LONGEST_QUESTION = 200
@@ -204,7 +204,7 @@ QUESTION_COLUMNS = (Column("task"), Column("general", shrinks=True), Column("age
 
 
 def _question_row(places: Places, task: Found) -> Cells:
-    from kingdom import picture
+    from kingdom.court import picture
 
     asked = picture.question(places, task.id, time.time())
     question = one_line(asked["question"] or "no question was kept", LONGEST_QUESTION)
@@ -242,7 +242,7 @@ def list_queue(folder: str, most: int, in_json: bool) -> None:
         states = (state,) if state else tuple(MOVES[kind])
         _show(islice(newest(places, kind, states), most), FILE_COLUMNS, _file_row, in_json)
         return
-    from kingdom import picture
+    from kingdom.court import picture
 
     queues = picture.queues_of(places)
     if in_json:

@@ -12,16 +12,16 @@ from typing import Any
 
 import click
 
+from kingdom.base.disk.codec import read_json_or
+from kingdom.base.errors import BadName
+from kingdom.base.home.places import Places
+from kingdom.base.records import notes
+from kingdom.base.records.lookup import Found
+from kingdom.base.words import count, duration, one_line, table
 from kingdom.cli import as_json, home, money
 from kingdom.cli.commands import Finite
 from kingdom.cli.queue_files import newest
 from kingdom.cli.queues import since_then
-from kingdom.disk.codec import read_json_or
-from kingdom.errors import BadName
-from kingdom.home.places import Places
-from kingdom.records import notes
-from kingdom.records.lookup import Found
-from kingdom.words import count, duration, one_line, table
 
 DAY = 86400.0
 DAYS_OF_MONEY = 30

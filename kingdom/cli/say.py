@@ -11,18 +11,18 @@ from typing import Any
 
 import click
 
+from kingdom.base.disk.codec import LARGEST, read_json_or, to_json
+from kingdom.base.errors import BadInput, BadName, Collision, Exit, NoSuchThing, NotRunning, TookTooLong, Usage
+from kingdom.base.home.places import Places
+from kingdom.base.records import notes
+from kingdom.base.records.lookup import find, task_id_of
+from kingdom.base.records.messages import FAILURES, Event, code_of
+from kingdom.base.runtime.wake import Waker
+from kingdom.base.times import stamp
+from kingdom.base.words import printable
 from kingdom.cli import complete, home
 from kingdom.cli.as_json import line
 from kingdom.cli.commands import Finite
-from kingdom.disk.codec import LARGEST, read_json_or, to_json
-from kingdom.errors import BadInput, BadName, Collision, Exit, NoSuchThing, NotRunning, TookTooLong, Usage
-from kingdom.home.places import Places
-from kingdom.records import notes
-from kingdom.records.lookup import find, task_id_of
-from kingdom.records.messages import FAILURES, Event, code_of
-from kingdom.runtime.wake import Waker
-from kingdom.times import stamp
-from kingdom.words import printable
 
 CHANNEL = "console"
 QUIET_SECONDS = 5.0

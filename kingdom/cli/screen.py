@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from kingdom.words import count, table
+from kingdom.base.words import count, table
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -250,7 +250,7 @@ def other_screen() -> Iterator[None]:
 
 def watch(look: Callable[[], Sequence[Section]], seconds: float) -> NoReturn:
     """Show it again and again. Ctrl-C and TERM bring back what stood on the terminal before."""
-    from kingdom.runtime.wake import Waker
+    from kingdom.base.runtime.wake import Waker
 
     waker, seen = Waker((), "poll"), window()
     if seen is None or not seen.moves:

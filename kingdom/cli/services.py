@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kingdom import connections
-from kingdom.connections.base import Service
+from kingdom.court import connections
+from kingdom.court.connections.base import Service
 
 SERVICES = {
     **connections.SERVICES,

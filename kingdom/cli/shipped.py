@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.home.places import Places, find_data
 from kingdom.cli import home, packages
-from kingdom.disk.atomic import Disk, make_folder
-from kingdom.home.places import Places, find_data
 
 DIGESTS = "shipped.sha256"
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import click
 
-from kingdom import picture
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.lock import holder_pid, is_locked
+from kingdom.base.errors import Exit, NoSuchThing, TookTooLong
+from kingdom.base.home import config, manifests, roster
+from kingdom.base.home.places import Places, find_data, find_home
+from kingdom.base.home.roster import ROLES, RoleRow, desired_state
+from kingdom.base.records import notes
+from kingdom.base.words import STATES, closest, count, one_line, table
 from kingdom.cli import complete, home, launchers
 from kingdom.cli.init import furnish
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.lock import holder_pid, is_locked
-from kingdom.errors import Exit, NoSuchThing, TookTooLong
-from kingdom.home import config, manifests, roster
-from kingdom.home.places import Places, find_data, find_home
-from kingdom.home.roster import ROLES, RoleRow, desired_state
-from kingdom.records import notes
-from kingdom.soldiers.handle import SoldierHandle
-from kingdom.steward import pick
-from kingdom.steward.base import Steward, launching
-from kingdom.words import STATES, closest, count, one_line, table
+from kingdom.court import picture
+from kingdom.court.soldiers.handle import SoldierHandle
+from kingdom.court.steward import pick
+from kingdom.court.steward.base import Steward, launching
 
 SERVES = {name: row.serves for name, row in ROLES.items()}
 
@@ -53,7 +53,7 @@ def up(context: click.Context, foreground: bool) -> int:
     not_up = launchers.not_up(places, steward, wanted)
     _print_up(places, steward, rows, launchers.reasons(places, not_up, before))
     if roster.is_switched_on(places, "gateway"):
-        from kingdom.cli.hall import greeting
+        from kingdom.hall.cli.hall import greeting
 
         for line in greeting(places, is_logged=foreground):
             print(line)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kingdom.base.runtime.wake import Waker
 from kingdom.cli import home, overview, screen
 from kingdom.cli.overview import json_line, look, sections
-from kingdom.runtime.wake import Waker
 
 WATCH_SECONDS = 1.0
 

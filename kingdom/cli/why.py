@@ -12,20 +12,20 @@ from typing import Any, Protocol
 
 import click
 
+from kingdom.base.disk.codec import read_json_or
+from kingdom.base.errors import BadName, NoSuchThing
+from kingdom.base.home import manifests
+from kingdom.base.home.places import Places
+from kingdom.base.home.states import MOVES
+from kingdom.base.records import notes
+from kingdom.base.records.lookup import Found, find, leading_back, task_id_of
+from kingdom.base.times import clock_of, moment, stamp
+from kingdom.base.words import one_line
 from kingdom.cli import as_json, complete, home, screen
 from kingdom.cli.queue_files import find_typed, newest, reason
 from kingdom.cli.screen import Line, Part, Section
-from kingdom.disk.codec import read_json_or
-from kingdom.errors import BadName, NoSuchThing
-from kingdom.home import manifests
-from kingdom.home.places import Places
-from kingdom.home.states import MOVES
-from kingdom.reasons import Reasons, valid_event
-from kingdom.records import notes
-from kingdom.records.lookup import Found, find, leading_back, task_id_of
-from kingdom.rules import routing
-from kingdom.times import clock_of, moment, stamp
-from kingdom.words import one_line
+from kingdom.court.reasons import Reasons, valid_event
+from kingdom.court.rules import routing
 
 IDS = ("events", "tasks", "messages", "orders")
 
@@ -107,7 +107,8 @@ def _stories(places: Places, id: str | None) -> Sequence[Showable]:
     try:
         return [_story(places, _newest(places) if id is None else find_typed(places, id, IDS))]
     except NoSuchThing:
-        from kingdom.cli import why_chat, why_council
+        from kingdom.council.cli import why_council
+        from kingdom.hall.cli import why_chat
 
         if id is not None and (found := why_council.find(places, id) or why_chat.find(places, id)):
             return found

@@ -1,1 +1,1 @@
-"""The council: checks the messages of the IGNITE protocol, and tells each agent about its own, one by one."""
+"""The council: agents of the IGNITE protocol and their messages."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import kingdom.runtime.early  # noqa: F401
-from kingdom.council.job import CouncilJob
-from kingdom.runtime.role import RoleSpec, run, wants_once
+import kingdom.base.runtime.early  # noqa: F401
+from kingdom.base.runtime.role import RoleSpec, run, wants_once
+from kingdom.council.monitor.job import CouncilJob
 
 
 def main() -> int:

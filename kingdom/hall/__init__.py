@@ -1,7 +1,1 @@
-"""What the chat is made of: its records, and the database that keeps them."""
-
-DATABASES = {
-    "sqlite": "kingdom.hall.sqlite:SqliteDatabase",
-    "postgresql": "kingdom.hall.postgres:PostgresDatabase",
-}
-"""By the scheme of the `database` in config/hall.yaml. One more database is one module and one line here."""
+"""The hall: rooms in which people chat."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kingdom.disk.codec import json_kind
-from kingdom.mq.durations import LONGEST_MS, in_ms
+from kingdom.base.disk.codec import json_kind
+from kingdom.base.durations import LONGEST_MS, in_ms
 from kingdom.mq.errors import InvalidRequest, Refusal
 from kingdom.mq.message_format import REASON_CODES, Draft
 from kingdom.mq.names import HIGHEST

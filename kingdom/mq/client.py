@@ -24,16 +24,16 @@ from typing import Any
 
 import orjson
 
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.bulk import Relay
-from kingdom.disk.codec import read_with_status
-from kingdom.disk.lock import is_locked
-from kingdom.errors import BadInput, KingdomError, NotRunning, TookTooLong
-from kingdom.home.places import Places, find_home
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.bulk import Relay
+from kingdom.base.disk.codec import read_with_status
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import BadInput, KingdomError, NotRunning, TookTooLong
+from kingdom.base.home.places import Places, find_home
+from kingdom.base.runtime.wake import Mode, Waker
 from kingdom.mq.mailbox_folders import LARGEST_REQUEST, MailboxFolders, check_client_id, check_request_id
 from kingdom.mq.together import Together
 from kingdom.mq.typed_calls import TOGETHER, Answer, Calls, Delivery, Published, Refused, refused_by
-from kingdom.runtime.wake import Mode, Waker
 
 __all__ = ["MANAGER_LOCK", "START_IT", "Client", "Delivery", "Published", "Refused"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kingdom.disk.codec import parse_json, read_bytes
-from kingdom.errors import BadConfig, BadFile
-from kingdom.home import config as home_config
-from kingdom.home import schemas
-from kingdom.home.config import Config, Lines, frozen, thawed
-from kingdom.home.places import Places, home_of_config
+from kingdom.base.disk.codec import parse_json, read_bytes
+from kingdom.base.durations import in_numbers
+from kingdom.base.errors import BadConfig, BadFile
+from kingdom.base.home import config as home_config
+from kingdom.base.home import schemas
+from kingdom.base.home.config import Config, Lines, frozen, thawed
+from kingdom.base.home.places import Places, home_of_config
 from kingdom.mq import original_configuration
-from kingdom.mq.durations import in_numbers
 from kingdom.mq.mailbox_folders import MailboxFolders
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kingdom.disk.lock import is_locked
-from kingdom.errors import Usage
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import Usage
 from kingdom.mq.client import MANAGER_LOCK, Client
 from kingdom.mq.local import Local, settings_of
 from kingdom.mq.typed_calls import Answer, Calls

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from kingdom.disk.lock import Lock
+from kingdom.base.disk.lock import Lock
+from kingdom.base.runtime import tables
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.dead_letters import DeadLetters
@@ -35,7 +36,6 @@ from kingdom.mq.steady_clock import steady_clock
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import MOST_AT_ONCE, Finding, MessageGone, State, Store, StoreConfig
 from kingdom.mq.timers import Timers
-from kingdom.runtime import tables
 
 LOOK_FOR_STRAYS_MS = 2_000
 UPKEEP_MS = 3_600_000

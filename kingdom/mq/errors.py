@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kingdom.errors import BadInput, KingdomError
+from kingdom.base.errors import BadInput, KingdomError
 
 LONGEST_FACT = 500
 """Longer than any valid name or key."""

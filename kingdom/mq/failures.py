@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from kingdom.base.retry import backoff, jittered, may_retry
 from kingdom.mq import message_format, names
 from kingdom.mq.leases import Lease, Leases
 from kingdom.mq.message_format import Failure, MalformedBody
@@ -13,7 +14,6 @@ from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import MessageGone, Store
 from kingdom.mq.timers import Timers
-from kingdom.rules.retry import backoff, jittered, may_retry
 
 Code = Literal["VALIDATION_ERROR", "HANDLER_ERROR", "TIMEOUT", "RETRY_EXCEEDED", "POISON"]
 Outcome = Literal["retry", "dlq", "archived"]

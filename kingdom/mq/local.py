@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from kingdom.errors import BadInput, Usage
-from kingdom.home import config as home_config
-from kingdom.home.places import Places, find_home
+from kingdom.base.errors import BadInput, Usage
+from kingdom.base.home import config as home_config
+from kingdom.base.home.places import Places, find_home
 from kingdom.mq import configuration
 from kingdom.mq.call_fields import WAIT, Call
 from kingdom.mq.calls import CALLS, Command, NotYet

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from kingdom.disk.codec import json_kind
-from kingdom.errors import BadName
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import json_kind
+from kingdom.base.errors import BadName
+from kingdom.base.home.places import Places
 
 NAMES = {"requestsDir": "requests", "processingDir": "processing", "responsesDir": "responses", "deadDir": "dead"}
 """What clients write when nobody told them otherwise; the schema says the same, and a test compares."""
@@ -75,7 +75,7 @@ class MailboxFolders:
     @classmethod
     def of_home(cls, places: Places) -> Self:
         """Find the home's mailbox without checking the whole file: a command line has no time for that."""
-        from kingdom.home.config import read_yaml
+        from kingdom.base.home.config import read_yaml
 
         try:
             value, _ = read_yaml(places.config / "mq.yaml")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kingdom.disk.codec import parse_json
+from kingdom.base.disk.codec import parse_json
 from kingdom.mq import names
 from kingdom.mq.errors import InvalidRequest
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kingdom.home import schemas
-from kingdom.home.schemas import Place
+from kingdom.base.home import schemas
+from kingdom.base.home.schemas import Place
 
 SCHEMA = "config/mq"
 DECIDES = ("backend", "durability")

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from kingdom.home import schemas
+from kingdom.base.home import schemas
 from kingdom.mq import ecmascript_patterns, time_limit
 
 Check = Callable[[str], str]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Self, get_type_hints
 
-from kingdom.home import schemas
-from kingdom.rules.retry import Jitter, Shape
+from kingdom.base.home import schemas
+from kingdom.base.retry import Jitter, Shape
 
 DAY_S = 86_400
 

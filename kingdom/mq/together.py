@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic, TypeVar
 
-from kingdom.errors import KingdomError
+from kingdom.base.errors import KingdomError
 
 Asked = TypeVar("Asked")
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import orjson
 
-from kingdom.errors import BadInput, KingdomError
+from kingdom.base.errors import BadInput, KingdomError
 
 Answer = dict[str, Any]
 

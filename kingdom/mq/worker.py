@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Condition, Event, Lock, Thread, current_thread, main_thread
 from types import FrameType
 
-from kingdom.errors import NotRunning, TookTooLong
+from kingdom.base.errors import NotRunning, TookTooLong
 from kingdom.mq.errors import QueueNotFound, StoreError
 from kingdom.mq.typed_calls import Calls, Delivery, Refused
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from kingdom.base.disk.lock import Lock
+from kingdom.base.home.places import Places
 from kingdom.cli.init import furnish
 from kingdom.cli.main import main
-from kingdom.disk.lock import Lock
-from kingdom.home.places import Places
 from tests.waiting import SOON, wait_until
 
 

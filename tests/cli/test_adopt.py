@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.king.job import KingJob
+from kingdom.court.king.job import KingJob
 from tests.cli.conftest import Held, Terminal
 from tests.fixtures import Clock, all_of, services
 

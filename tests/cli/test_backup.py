@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.lock import Lock
-from kingdom.home.places import Places
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.lock import Lock
+from kingdom.base.home.places import Places
 from tests.cli.conftest import Terminal
 
 

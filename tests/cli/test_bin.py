@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home.roster import ROLES
+from kingdom.base.home.roster import ROLES
 from tests.cli.conftest import Terminal
 
 BIN = Path(__file__).resolve().parents[2] / "bin"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
+from kingdom.base.home.places import Places
 from kingdom.cli.commands import kingdom
-from kingdom.home.places import Places
 from tests.cli.conftest import Terminal
 
 

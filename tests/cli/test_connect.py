@@ -14,15 +14,15 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.lock import Lock
+from kingdom.base.home import dotenv
 from kingdom.cli.services import SERVICES, load
-from kingdom.connections import base
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.lock import Lock
-from kingdom.home import dotenv
-from kingdom.standins import github, jira
-from kingdom.standins.faults import FaultyStandIn, drops, fails, limits, passes, says
-from kingdom.standins.github import GitHub
-from kingdom.standins.jira import Jira
+from kingdom.court.connections import base
+from kingdom.demo.standins import github, jira
+from kingdom.demo.standins.faults import FaultyStandIn, drops, fails, limits, passes, says
+from kingdom.demo.standins.github import GitHub
+from kingdom.demo.standins.jira import Jira
 from tests.cli.conftest import Terminal, typed
 from tests.waiting import SOON, wait_until
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kingdom.home import dotenv
-from kingdom.standins.anthropic import Anthropic
-from kingdom.standins.model import Model, Step, in_turn
-from kingdom.standins.openai import OpenAI
+from kingdom.base.home import dotenv
+from kingdom.demo.standins.anthropic import Anthropic
+from kingdom.demo.standins.model import Model, Step, in_turn
+from kingdom.demo.standins.openai import OpenAI
 from tests.cli.conftest import Terminal, typed
 
 KEY = "sk-played-0123456789abcdef"

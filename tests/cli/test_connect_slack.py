@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from kingdom.standins.slack import Slack
+from kingdom.demo.standins.slack import Slack
 from tests.cli.conftest import Terminal, typed
 
 BOT, APP = "xoxb-canary-4711", "xapp-canary-4712"

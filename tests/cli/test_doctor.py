@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kingdom.disk.lock import Lock
-from kingdom.home.places import Places
-from kingdom.times import stamp
+from kingdom.base.disk.lock import Lock
+from kingdom.base.home.places import Places
+from kingdom.base.times import stamp
 from tests.cli.conftest import Terminal
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.home import schemas
+from kingdom.base.home import schemas
 from tests.cli.conftest import Terminal
 
 

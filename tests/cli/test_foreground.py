@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base.disk.lock import Lock
+from kingdom.base.home.places import Places
 from kingdom.cli.foreground import GONE_SECONDS, HUNG_SECONDS, Found, Watch, states
-from kingdom.disk.lock import Lock
-from kingdom.home.places import Places
 from tests.shell_roles import runs
 from tests.waiting import SOON, wait_until
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import kingdom.mq
+from kingdom.base.home.places import Places
 from kingdom.cli import fsck_stores
-from kingdom.home.places import Places
-from kingdom.topics.names import MESSAGES
+from kingdom.hall.topics.names import MESSAGES
 from tests.faults import trees
 from tests.faults.hall.test_sweep_hall import WORKER, prepare
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kingdom.base.home.places import Places, find_data
 from kingdom.cli import launchers
-from kingdom.home.places import Places, find_data
 from tests.cli.conftest import Terminal
 
 WHOLE: dict[str, Any] = {"name": "gen-x", "description": "does x", "timeout_seconds": 60, "engine": "command"}

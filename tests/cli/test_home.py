@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base.home.places import Places, find_data
 from kingdom.cli import home as commands
 from kingdom.cli import init
 from kingdom.cli.packages import DEFAULTS
-from kingdom.home.places import Places, find_data
 from tests.cli.conftest import Terminal
 
 
@@ -74,7 +74,7 @@ def test_what_a_killed_command_left_is_swept_after_a_minute(terminal: Terminal) 
 
 
 def test_default_configuration_says_nothing_but_defaults(terminal: Terminal) -> None:
-    from kingdom.home import config, schemas
+    from kingdom.base.home import config, schemas
 
     for path in sorted(Places(find_data()).default_config.glob("*.yaml")):
         if path.stem == "mq":
@@ -89,7 +89,7 @@ def test_default_configuration_says_nothing_but_defaults(terminal: Terminal) -> 
 )
 def test_a_commented_default_is_the_default(name: str, terminal: Terminal) -> None:
     """Each commented setting, taken in as it stands, changes nothing."""
-    from kingdom.home import config, schemas
+    from kingdom.base.home import config, schemas
 
     lines = (Places(find_data()).default_config / f"{name}.yaml").read_text().splitlines()
     settings = [line.removeprefix("# ") for line in lines if line.startswith("# ") and _is_setting(line[2:])]

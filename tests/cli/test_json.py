@@ -9,8 +9,8 @@ import click
 import jsonschema
 import pytest
 
+from kingdom.base.home import schemas
 from kingdom.cli.commands import kingdom
-from kingdom.home import schemas
 from tests.cli.conftest import Terminal
 
 WORDS = {

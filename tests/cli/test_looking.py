@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.lock import Lock
+from kingdom.base.errors import TookTooLong
+from kingdom.base.records import notes
+from kingdom.base.times import stamp
+from kingdom.base.words import duration, one_line, printable, table
 from kingdom.cli import home, overview, say
 from kingdom.cli.main import main
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.lock import Lock
-from kingdom.errors import TookTooLong
-from kingdom.gateway.panel import panel
-from kingdom.reasons import Reasons
-from kingdom.records import notes
-from kingdom.times import stamp
-from kingdom.words import duration, one_line, printable, table
+from kingdom.court.reasons import Reasons
+from kingdom.hall.gateway.panel import panel
 from tests.cli.conftest import Held, Terminal
 from tests.fixtures import install, write
 from tests.waiting import SOON, wait_until
@@ -46,7 +46,7 @@ def test_status_as_json_is_the_picture(terminal: Terminal) -> None:
 
 HEAVY = (
     "click ctypes dataclasses inspect shutil rich yaml jsonschema fastjsonschema supervisor psutil croniter requests "
-    "urllib.request xmlrpc zoneinfo kingdom.steward kingdom.records.messages kingdom.runtime.wake"
+    "urllib.request xmlrpc zoneinfo kingdom.court.steward kingdom.base.records.messages kingdom.base.runtime.wake"
 )
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from kingdom.disk.codec import read_json
+from kingdom.base.disk.codec import read_json
 from tests.cli.conftest import Held, Terminal
 from tests.fixtures import event, put, write
 from tests.waiting import SOON, wait_until

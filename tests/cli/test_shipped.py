@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base.home.places import Places, find_data
 from kingdom.cli import packages, shipped
 from kingdom.cli.init import furnish
-from kingdom.home.places import Places, find_data
 from tests.cli.conftest import Terminal
 
 SHIPPED = Places(find_data())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home.states import MOVES
+from kingdom.base.home.states import MOVES
 from tests.cli.conftest import Terminal
 
 ESCAPE = "\x1b[31m"

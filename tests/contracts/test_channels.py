@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kingdom.envoy.channels import CHANNELS, Channels
-from kingdom.envoy.channels.base import Channel, Draft
-from kingdom.home import schemas
-from kingdom.standins.slack import Slack
-from tests.envoy.halls import working
-from tests.envoy.servers import Hook, MailServer, by_hook, by_mail, mail_server
-from tests.envoy.slacks import SECRETS, settings, slack_services
+from kingdom.base.home import schemas
+from kingdom.court.envoy.channels import CHANNELS, Channels
+from kingdom.court.envoy.channels.base import Channel, Draft
+from kingdom.demo.standins.slack import Slack
+from tests.court.envoy.servers import Hook, MailServer, by_hook, by_mail, mail_server
+from tests.court.envoy.slacks import SECRETS, settings, slack_services
 from tests.fixtures import Clock
-from tests.worker.hall import Hall
+from tests.hall.channel.halls import working
+from tests.hall.worker.hall import Hall
 
 SETTINGS = ("channel", "intervals", "retry")
 """Keys of envoy.yaml that are no channel's part."""
@@ -51,7 +51,7 @@ def opened(
     request: pytest.FixtureRequest, home: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], Channel]]:
     """Open the channel as a new process would, over the same home."""
-    monkeypatch.setitem(CHANNELS, "pigeon", "tests.envoy.pigeon:Pigeon")
+    monkeypatch.setitem(CHANNELS, "pigeon", "tests.court.envoy.pigeon:Pigeon")
     given = slack_services(home, Clock(), outside.settings(request.param))
     given = replace(given, secrets={**SECRETS, **by_hook(outside.hook)})
     all_channels: list[Channels] = []

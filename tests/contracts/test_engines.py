@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from kingdom.errors import BadFile
-from kingdom.home import manifests
-from kingdom.home.manifests import Manifest
-from kingdom.home.places import Places
-from kingdom.records.soldiers import SoldierOrder
-from kingdom.soldiers import engines
-from kingdom.soldiers.engines import ENGINES
-from kingdom.soldiers.engines.base import LARGEST_RESULT, Engine, NeedsSetUp
+from kingdom.base.errors import BadFile
+from kingdom.base.home import manifests
+from kingdom.base.home.manifests import Manifest
+from kingdom.base.home.places import Places
+from kingdom.base.records.soldiers import SoldierOrder
+from kingdom.court.soldiers import engines
+from kingdom.court.soldiers.engines import ENGINES
+from kingdom.court.soldiers.engines.base import LARGEST_RESULT, Engine, NeedsSetUp
 from tests.faults import homes, trees
 from tests.fixtures import Clock, install, services
 
@@ -124,7 +124,7 @@ def test_a_result_that_could_not_be_passed_on_is_refused_with_the_reason(engine:
 
 def test_it_needs_nothing_but_the_standard_library_and_no_dataclasses() -> None:
     """A soldier starts in milliseconds: what it loads is paid for by every task."""
-    script = "import sys; import kingdom.soldier.serve as _; from importlib import import_module as i\n"
+    script = "import sys; import kingdom.court.soldier.serve as _; from importlib import import_module as i\n"
     script += "".join(f"i({row.partition(':')[0]!r})\n" for row in ENGINES.values())
     script += "print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
@@ -181,10 +181,10 @@ class Toy:
 def test_one_more_engine_is_one_file_and_one_row(home: Path) -> None:
     tree = trees.new_folder()
     trees.copy_program(trees.program(), tree)
-    folder = tree / "kingdom" / "soldiers" / "engines"
+    folder = tree / "kingdom" / "court" / "soldiers" / "engines"
     (folder / "toy.py").write_text(TOY)
     table = (folder / "__init__.py").read_text()
-    row = '    "toy": "kingdom.soldiers.engines.toy:Toy",\n'
+    row = '    "toy": "kingdom.court.soldiers.engines.toy:Toy",\n'
     (folder / "__init__.py").write_text(table.replace("ENGINES = {\n", f"ENGINES = {{\n{row}"))
     trees.compile_program(tree)
     places = homes.make(home)

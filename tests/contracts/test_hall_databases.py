@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from kingdom.hall import DATABASES, accounts, moderation, own_rooms, retention, search
-from kingdom.hall.base import Database, Refused, Transaction, Unavailable, migrations, statements
-from kingdom.hall.ids import iso, new_uuid, next_ulid
-from kingdom.hall.opening import ADDRESS, open_database
-from kingdom.hall.persist import Arrival, persist
-from kingdom.hall.rebuild import PersistedEvent, Rebuilt, rebuild
-from kingdom.hall.records import MessageCreated, MessagePersisted
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
+from kingdom.hall.database import DATABASES, accounts, moderation, own_rooms, retention, search
+from kingdom.hall.database.base import Database, Refused, Transaction, Unavailable, migrations, statements
+from kingdom.hall.database.ids import iso, new_uuid, next_ulid
+from kingdom.hall.database.opening import ADDRESS, open_database
+from kingdom.hall.database.persist import Arrival, persist
+from kingdom.hall.database.rebuild import PersistedEvent, Rebuilt, rebuild
+from kingdom.hall.database.records import MessageCreated, MessagePersisted
 
 NOW = iso(1_795_000_000.1234)
 

@@ -15,14 +15,14 @@ from typing import Protocol
 
 import pytest
 
-from kingdom.disk.atomic import make_folder
-from kingdom.errors import LauncherError
-from kingdom.home.places import Places
-from kingdom.runtime import tables
-from kingdom.runtime.processes import started_at
-from kingdom.steward import STEWARDS, pick
-from kingdom.steward.base import RoleStatus, Steward, Timeouts
-from kingdom.steward.supervisord import Supervisord
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.errors import LauncherError
+from kingdom.base.home.places import Places
+from kingdom.base.runtime import tables
+from kingdom.base.runtime.processes import started_at
+from kingdom.court.steward import STEWARDS, pick
+from kingdom.court.steward.base import RoleStatus, Steward, Timeouts
+from kingdom.court.steward.supervisord import Supervisord
 from tests.faults.strace import slow_forks
 from tests.shell_roles import Court, found_court, row, runs
 from tests.waiting import stays, wait_until
@@ -296,8 +296,8 @@ def test_a_home_with_a_long_and_odd_path(launcher: str, home: Path, monkeypatch:
 
 def test_many_that_start_at_once_start_one_kingdom(steward: Steward, court: Court, launcher: str) -> None:
     program = (
-        "import sys; from pathlib import Path; from kingdom.home.places import Places;"
-        "from kingdom.steward import pick;"
+        "import sys; from pathlib import Path; from kingdom.base.home.places import Places;"
+        "from kingdom.court.steward import pick;"
         "from tests.shell_roles import row;"
         f"pick(Places(Path(sys.argv[1])), {launcher!r}).start_launcher([row('king'), row('gen-a')])"
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.topics import TOPICS
-from kingdom.topics.base import Outcome, PositionGone
+from kingdom.hall.topics import TOPICS
+from kingdom.hall.topics.base import Outcome, PositionGone
 from tests.contracts.topics import ROOM, TopicsContract, World, published, taken, values
 from tests.waiting import SOON, wait_until
 

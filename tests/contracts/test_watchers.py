@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from kingdom.errors import BadConfig
-from kingdom.home import config, schemas
-from kingdom.home.places import Places
-from kingdom.runtime import tables
-from kingdom.sentinel.watchers import WATCHERS
-from kingdom.standins.github import GitHub
-from kingdom.standins.jira import Jira
+from kingdom.base.errors import BadConfig
+from kingdom.base.home import config, schemas
+from kingdom.base.home.places import Places
+from kingdom.base.runtime import tables
+from kingdom.court.sentinel.watchers import WATCHERS
+from kingdom.demo.standins.github import GitHub
+from kingdom.demo.standins.jira import Jira
+from tests.court.sentinel.sentinels import SECRETS, Sentinel, detected
 from tests.fixtures import Clock, founded
-from tests.sentinel.sentinels import SECRETS, Sentinel, detected
 
 
 @dataclass

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kingdom.topics import open_topics
-from kingdom.topics.base import LARGEST_EVENT, Follower, GroupReader, Kit, Outcome, Producer, Record, Topics
+from kingdom.hall.topics import open_topics
+from kingdom.hall.topics.base import LARGEST_EVENT, Follower, GroupReader, Kit, Outcome, Producer, Record, Topics
 from tests.waiting import SOON, wait_until
 
 ROOM, OTHER = "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a001", "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a002"

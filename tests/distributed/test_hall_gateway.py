@@ -12,12 +12,12 @@ import requests
 
 from tests.distributed.kafka import Brokers
 from tests.distributed.postgres import Postgres
-from tests.gateway.conftest import anyio_backend
-from tests.gateway.halls import OPEN, SECONDS, Hall, two_gateways
-from tests.gateway.test_sockets import *  # noqa: F403
-from tests.gateway.test_stock_client import *  # noqa: F403
-from tests.gateway.test_stock_client import client
-from tests.gateway.test_two_gateways import (  # noqa: F401
+from tests.hall.gateway.conftest import anyio_backend
+from tests.hall.gateway.halls import OPEN, SECONDS, Hall, two_gateways
+from tests.hall.gateway.test_sockets import *  # noqa: F403
+from tests.hall.gateway.test_stock_client import *  # noqa: F403
+from tests.hall.gateway.test_stock_client import client
+from tests.hall.gateway.test_two_gateways import (  # noqa: F401
     BUSY,
     test_clients_of_both_are_served_by_one_login,
     test_what_happens_on_one_is_seen_on_the_other,

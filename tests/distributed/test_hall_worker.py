@@ -10,10 +10,10 @@ import pytest
 from tests.distributed.kafka import Brokers
 from tests.distributed.postgres import Postgres
 from tests.fixtures import Clock
-from tests.worker.hall import Hall
+from tests.hall.worker.hall import Hall
 
 # The first of them is the first to read on behalf of the group.
-from tests.worker.test_job import (  # noqa: F401
+from tests.hall.worker.test_job import (  # noqa: F401
     test_a_message_is_stored_told_and_passed,
     test_a_worker_that_starts_first_after_a_hundred_messages_stores_them_all_in_order,
     test_bad_events_become_dead_letters_and_those_behind_them_are_stored,

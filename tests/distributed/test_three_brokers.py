@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kingdom.topics.base import Follower, Outcome
+from kingdom.hall.topics.base import Follower, Outcome
 from tests.contracts.topics import Told, World, published
 from tests.distributed.kafka import Brokers, running_brokers
 from tests.waiting import wait_until

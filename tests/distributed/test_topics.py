@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic, TopicPartition
 
-from kingdom.topics.base import Outcome, PositionGone, TopicsAway
-from kingdom.topics.kafka import QUIET
+from kingdom.hall.topics.base import Outcome, PositionGone, TopicsAway
+from kingdom.hall.topics.kafka import QUIET
 from tests.contracts.topics import Told, TopicsContract, World, published, taken, values
 from tests.distributed.kafka import Brokers
 from tests.waiting import SOON, wait_until

@@ -1,6 +1,6 @@
 """Changes of a program by its syntax tree: names of variables, layout and comments do not matter.
 
-A place is a package or a module, and in it, if need be, a qualified name: `kingdom.disk.atomic:Disk._draft`.
+A place is a package or a module, and in it, if need be, a qualified name: `kingdom.base.disk.atomic:Disk._draft`.
 A pattern is Python source, in which a single capital letter stands for any expression (the same letter for the
 same one) and `...` for any arguments or any block. A call may be named by its end alone: `fsync`, `tasks.create`.
 """

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from kingdom.chamberlain.alerts import Alerts
-from kingdom.chamberlain.chronicle import Chronicle
-from kingdom.disk.atomic import Disk
-from kingdom.log import Log
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.log import Log
+from kingdom.court.chamberlain.alerts import Alerts
+from kingdom.court.chamberlain.chronicle import Chronicle
 from tests.fixtures import Clock, services
 
 ROUNDS = 3

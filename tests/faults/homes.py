@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import to_json
-from kingdom.home.places import Places
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.disk.codec import to_json
+from kingdom.base.home.places import Places
 from tests.fixtures import WITHOUT_HALL
 
 GENERAL = "gen-pr"

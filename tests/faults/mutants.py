@@ -26,7 +26,8 @@ It may look only near the calls that the pattern names."""
 @dataclass(frozen=True)
 class Mutant:
     name: str
-    #: A package or module with what is changed in it, if need be with a qualified name: kingdom.disk.atomic:Disk._draft
+    #: A package or module with what is changed in it, if need be with a qualified name:
+    #: kingdom.base.disk.atomic:Disk._draft
     place: str
     change: Change | Text
     #: The check that must find something wrong with it.
@@ -90,7 +91,7 @@ MUTANTS = [
     # 1: killed anywhere
     Mutant(
         "files are written in place",
-        "kingdom.disk.atomic",
+        "kingdom.base.disk.atomic",
         replace("os.replace(A, B)", "(Path(B).write_bytes(Path(A).read_bytes()), os.unlink(A))"),
         caught_by="king kill",
         near="^write queue",
@@ -98,35 +99,35 @@ MUTANTS = [
     ),
     Mutant(
         "an event moves before its task is made",
-        "kingdom.king.context:Context.hand_over",
+        "kingdom.court.king.context:Context.hand_over",
         swap("show_new", "finish"),
         caught_by="king kill",
         near="tasks|tmp",
     ),
     Mutant(
         "the task's id is not noted in its event first",
-        "kingdom.king.context:Context.hand_over",
+        "kingdom.court.king.context:Context.hand_over",
         drop("self.disk.show_changed(noting)"),
         caught_by="king kill",
         near="^renameat2 queue/events|done",
     ),
     Mutant(
         "litter of a killed life is left",
-        "kingdom.runtime.role",
+        "kingdom.base.runtime.role",
         drop("sweep_scratch"),
         caught_by="king kill",
         near="tmp",
     ),
     Mutant(
         "what an earlier process has posted is posted again",
-        "kingdom.envoy.outbound:Outbound._post",
+        "kingdom.court.envoy.outbound:Outbound._post",
         replace("message.id in self._earlier", "False"),
         caught_by="envoy kill",
         near="messages/",
     ),
     Mutant(
         "a result is reported before its checkpoint and its lessons",
-        "kingdom.general.report:finish",
+        "kingdom.court.general.report:finish",
         before(
             "A.disk.rewrite(A.places.checkpoint(B), C)",
             "A.disk.create_all([(A.places.result(task.id), to_json(result.to_json()))])",
@@ -136,14 +137,14 @@ MUTANTS = [
     ),
     Mutant(
         "a restarted general does not know its soldiers",
-        "kingdom.general",
+        "kingdom.court.general",
         replace("A.look(B)", "replace(A.look(B), is_running=queued.filename in self._last_looks)"),
         caught_by="general kill",
         near="logs/gen-pr",
     ),
     Mutant(
         "an order forgets what it has made before it is done",
-        "kingdom.king.orders",
+        "kingdom.court.king.orders",
         replace(
             'A.change("pending", B.id, outcome=C, code=D, says=E)',
             'A.update("pending", [replace(B, outcome=C, code=D, says=E)])',
@@ -154,21 +155,21 @@ MUTANTS = [
     # 2: power cuts
     Mutant(
         "no fsync of files",
-        "kingdom.disk.atomic:Drafts.sync",
+        "kingdom.base.disk.atomic:Drafts.sync",
         drop("sync_files"),
         caught_by="king power",
         near="names",
     ),
     Mutant(
         "no fsync of the folder in which a cause is noted",
-        "kingdom.king.context:Context.hand_over",
+        "kingdom.court.king.context:Context.hand_over",
         replace("A.show_changed(noting)", "A.show_changed(noting, sync=False)"),
         caught_by="king power",
         near="synced",
     ),
     Mutant(
         "messages are filed before their posts are durable",
-        "kingdom.envoy.outbound:Outbound._file",
+        "kingdom.court.envoy.outbound:Outbound._file",
         replace("self._channels.unsynced()", "()"),
         caught_by="envoy power",
         near="synced",
@@ -176,14 +177,14 @@ MUTANTS = [
     # 3: a disk that fails
     Mutant(
         "a full disk ends the role for good",
-        "kingdom.runtime.role:_Loop",
+        "kingdom.base.runtime.role:_Loop",
         replace("DEGRADED_PAUSE_SECONDS", "sys.exit(78)"),
         caught_by="full disk, king",
         quick=True,
     ),
     Mutant(
         "a beat needs room",
-        "kingdom.runtime.heartbeat",
+        "kingdom.base.runtime.heartbeat",
         before("os.pwrite(A, B, 0)", "os.pwrite(A, b' ', 4096 * self._written)"),
         caught_by="full disk, king",
     ),
@@ -196,40 +197,40 @@ MUTANTS = [
     # 8: two kings
     Mutant(
         "no flock",
-        "kingdom.disk.lock",
+        "kingdom.base.disk.lock",
         drop("fcntl.flock(A, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
         caught_by="parallel starts",
     ),
     Mutant(
         "a replaced lock is not noticed",
-        "kingdom.runtime.role:_Loop",
+        "kingdom.base.runtime.role:_Loop",
         drop("_lock.check"),
         caught_by="replaced while it idles",
     ),
     # 13: bad files
     Mutant(
         "reads wait for a pipe's writer",
-        "kingdom.disk.codec",
+        "kingdom.base.disk.codec",
         replace("A | os.O_NONBLOCK", "A"),
         caught_by="bad events",
     ),
     Mutant(
         "duplicate keys pass",
-        "kingdom.disk.codec",
+        "kingdom.base.disk.codec",
         omit("JSONDecoder", "object_pairs_hook"),
         caught_by="bad events",
     ),
-    Mutant("NaN passes", "kingdom.disk.codec", omit("JSONDecoder", "parse_constant"), caught_by="bad events"),
+    Mutant("NaN passes", "kingdom.base.disk.codec", omit("JSONDecoder", "parse_constant"), caught_by="bad events"),
     Mutant(
         "no reason beside the dead",
-        "kingdom.records.queues",
+        "kingdom.base.records.queues",
         replace('f"{A}.reason"', 'f"{A}.tmp"'),
         caught_by="bad events",
     ),
     # secrets
     Mutant(
         "a defect is told with its secrets",
-        "kingdom.runtime.role",
+        "kingdom.base.runtime.role",
         replace("A = services.log", "pass"),
         caught_by="a defect and a secret",
         quick=True,
@@ -237,84 +238,84 @@ MUTANTS = [
     # 14: names
     Mutant(
         "a slash may stand in a name",
-        "kingdom.home.places",
+        "kingdom.base.home.places",
         constant("_NAME", 're.compile(r"[A-Za-z0-9_:@+-][A-Za-z0-9._:@+/-]*\\Z")'),
         caught_by="named paths",
     ),
     # 15: permissions
     Mutant(
         "everybody may write to the home",
-        "kingdom.home.places",
+        "kingdom.base.home.places",
         replace("A & stat.S_IWOTH", "0"),
         caught_by="open to all",
     ),
     Mutant(
         "others may read the secrets",
-        "kingdom.home.dotenv",
+        "kingdom.base.home.dotenv",
         replace("A & (stat.S_IRWXG | stat.S_IRWXO)", "0"),
         caught_by="open secrets",
     ),
     # 16: duplicates
     Mutant(
         "a replay after retention is not recognised",
-        "kingdom.king",
+        "kingdom.court.king",
         replace("return A.task_of(B)", "return None"),
         caught_by="told_again_after_retention",
     ),
     # 19: configuration
     Mutant(
         "broken configuration ends a running role",
-        "kingdom.runtime.role",
+        "kingdom.base.runtime.role",
         replace("self._config_error = str(A)", "raise SystemExit(78)"),
         caught_by="reload",
     ),
     Mutant(
         "broken configuration is told at every turn",
-        "kingdom.runtime.config_files:ConfigFiles.changed",
+        "kingdom.base.runtime.config_files:ConfigFiles.changed",
         replace("self._seen = A", "pass"),
         caught_by="reload",
     ),
     Mutant(
         "a broken manifest is forgotten",
-        "kingdom.king.context:Context.read_manifests",
+        "kingdom.court.king.context:Context.read_manifests",
         replace("[*A, *B]", "[*A]"),
         caught_by="reload",
     ),
     Mutant(
         "tasks of a general that is gone take room",
-        "kingdom.records.load:_runs_or_could",
+        "kingdom.base.records.load:_runs_or_could",
         replace("A not in B or C is not None", "C is not None"),
         caught_by="uninstalled",
     ),
     Mutant(
         "another event under a used id counts as a repetition",
-        "kingdom.king.dispatch:Dispatch._is_a_repetition",
+        "kingdom.court.king.dispatch:Dispatch._is_a_repetition",
         replace("return A == B", "return True"),
         caught_by="another_event_under_its_id",
     ),
     # 31: the warm server of soldiers, and what it forks
     Mutant(
         "a serving process that does not begin is waited for",
-        "kingdom.soldiers.starter",
+        "kingdom.court.soldiers.starter",
         constant("ANSWER_SECONDS", "600.0"),
         caught_by="serving process stopped",
     ),
     Mutant(
         "a serving process that does not begin is left alone",
-        "kingdom.soldiers.starter:Starter._wait",
+        "kingdom.court.soldiers.starter:Starter._wait",
         replace("A.kill()", "A.close()"),
         caught_by="serving process stopped",
     ),
     Mutant(
         "a serving process that is done is known by its last task",
-        "kingdom.soldier.warm:serve_requests",
+        "kingdom.court.soldier.warm:serve_requests",
         replace("overwrite_environment({'KINGDOM_HOME': A})", "None"),
         caught_by="serving process, idle",
         quick=True,
     ),
     Mutant(
         "a warm server outlives its general",
-        "kingdom.soldier.warm",
+        "kingdom.court.soldier.warm",
         drop("end_with_parent"),
         caught_by="warm server, its general killed",
     ),

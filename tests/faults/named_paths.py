@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kingdom.errors import BadName
-from kingdom.home.places import LONGEST_NAME, Places
+from kingdom.base.errors import BadName
+from kingdom.base.home.places import LONGEST_NAME, Places
 
 EVIL = (
     *("..", ".", "../x", "../../../../../../tmp/evil", "/etc/passwd", "/tmp/evil", "a/b", "a/../../b", "./a", "~root"),

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.codec import read_json
-from kingdom.errors import BadFile
-from kingdom.home.places import Places, is_hidden
-from kingdom.home.states import MOVES
-from kingdom.upkeep.checks import CHECKS
-from kingdom.upkeep.fsck import Check, look
+from kingdom.base.disk.codec import read_json
+from kingdom.base.errors import BadFile
+from kingdom.base.home.places import Places, is_hidden
+from kingdom.base.home.states import MOVES
+from kingdom.court.upkeep.checks import CHECKS
+from kingdom.court.upkeep.fsck import Check, look
 
 PARKED = "dead"
 

@@ -1,4 +1,4 @@
-"""`make faults MUTANTS=random ROOM=king [COUNT=100 SEED=1 TESTS=tests/king]`: random small defects.
+"""`make faults MUTANTS=random ROOM=court/king [COUNT=100 SEED=1 TESTS=tests/court/king]`: random small defects.
 
 Each is put into a copy of the checkout, one at a time, and the quick tests of its room are run on it:
 `killed` when one of them fails or hangs, and does so again, `SURVIVED` when all pass. The same seed draws the same
@@ -402,6 +402,6 @@ def _digest(*texts: str) -> str:
 if __name__ == "__main__":
     room = os.environ.get("ROOM", "").removesuffix(".py")
     if not room or not changes.files_of(trees.CHECKOUT / "kingdom", room):
-        sys.exit("random mutants: which room? make faults MUTANTS=random ROOM=king")
-    tests = (os.environ.get("TESTS") or f"tests/{room.partition('/')[0]}").split()
+        sys.exit("random mutants: which room? make faults MUTANTS=random ROOM=court/king")
+    tests = (os.environ.get("TESTS") or f"tests/{'/'.join(room.split('/')[:2])}").split()
     sys.exit(main(room, int(os.environ.get("COUNT") or 100), int(os.environ.get("SEED") or 1), tests))

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from kingdom.disk.atomic import make_folder
-from kingdom.standins.github import GitHub
-from kingdom.standins.jira import Jira
-from kingdom.standins.server import Answer, Request, StandIn
+from kingdom.base.disk.atomic import make_folder
+from kingdom.demo.standins.github import GitHub
+from kingdom.demo.standins.jira import Jira
+from kingdom.demo.standins.server import Answer, Request, StandIn
 
 HUB, TICKETS = "http://github.invalid", "http://localhost:1"
 

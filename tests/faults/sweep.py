@@ -29,7 +29,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, TypeVar
 
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
 from tests.faults import oracle, powerloss, trees
 from tests.faults.strace import CHANGING, READING, Call, only_first_process, paths_of, read_calls, strace, was_killed
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.errors import Exit
-from kingdom.home.places import Places
+from kingdom.base.errors import Exit
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 
 KING = ("-m", "kingdom.king")

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.codec import read_json
-from kingdom.errors import BadFile
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import read_json
+from kingdom.base.errors import BadFile
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 
 SECONDS = 15.0

@@ -8,8 +8,8 @@ from tests.faults import mutants
 from tests.faults.changes import before, body, drop, replace
 from tests.faults.mutants import Mutant
 
-STORY, ADOPT = "kingdom.cli.demo_story", "kingdom.cli.adopt"
-OF_DEMO, OF_ADOPT = "tests/cli/test_demo.py", "tests/cli/test_adopt.py"
+STORY, ADOPT = "kingdom.demo.demo_story", "kingdom.cli.adopt"
+OF_DEMO, OF_ADOPT = "tests/demo/test_demo.py", "tests/cli/test_adopt.py"
 
 MUTANTS = [
     Mutant(

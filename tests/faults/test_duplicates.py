@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 
 KING = ("-m", "kingdom.king", "--once")

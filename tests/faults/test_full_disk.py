@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from kingdom import mime
-from kingdom.council.orders import conversation
-from kingdom.disk.codec import to_json
-from kingdom.disk.lock import is_locked
-from kingdom.home.places import Places, find_codec
-from kingdom.soldiers.agents import COUNCIL
+from kingdom.base.disk.codec import to_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.home.places import Places, find_codec
+from kingdom.council import mime
+from kingdom.council.monitor.orders import conversation
+from kingdom.court.soldiers.agents import COUNCIL
 from tests.faults import homes, oracle, trees
 from tests.waiting import SOON
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.codec import read_json, read_json_or
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import read_json, read_json_or
+from kingdom.base.home.places import Places
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import drop, replace
 from tests.faults.mutants import Check, Mutant
@@ -50,14 +50,14 @@ CHECKS: dict[str, Check] = {
 MUTANTS = [
     Mutant(
         "counts are saved before the cursors",
-        "kingdom.chamberlain.chronicle:Chronicle.read",
+        "kingdom.court.chamberlain.chronicle:Chronicle.read",
         replace("count.note()", "(count.note(), self._file.save())"),
         caught_by="kill",
         near="chronicle|tmp",
     ),
     Mutant(
         "a rotated log is not read to its end",
-        "kingdom.chamberlain.event_log:_is_log",
+        "kingdom.court.chamberlain.event_log:_is_log",
         replace("name == A or B", "name == A"),
         caught_by="kill",
         near="chronicle",
@@ -65,19 +65,19 @@ MUTANTS = [
     ),
     Mutant(
         "a log that was counted may still be lost with the power",
-        "kingdom.chamberlain.event_log:_read",
+        "kingdom.court.chamberlain.event_log:_read",
         drop("disk.sync_open"),
         caught_by="power",
     ),
     Mutant(
         "a log that was counted may lose its name with the power",
-        "kingdom.chamberlain.event_log:_read",
+        "kingdom.court.chamberlain.event_log:_read",
         replace("path.parent if is_new else None", "None"),
         caught_by="power",
     ),
     Mutant(
         "a rotated log counts as a new one",
-        "kingdom.chamberlain.event_log:_read",
+        "kingdom.court.chamberlain.event_log:_read",
         replace("_match(A, B, C)", "[at if file.path == A else NOT_READ for file, at in zip(B, _match(A, B, C))]"),
         caught_by="kill",
         near="chronicle",

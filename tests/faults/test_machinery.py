@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.atomic import Disk
-from kingdom.disk.codec import to_json
-from kingdom.home.places import Places
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.codec import to_json
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
 from tests.shell_roles import found_court

@@ -16,25 +16,25 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kingdom.connections import web
-from kingdom.envoy.channels import email as email_channel
-from kingdom.envoy.channels import webhook as webhook_channel
-from kingdom.envoy.job import EnvoyJob
-from kingdom.home.places import Places
-from kingdom.standins import faults
-from kingdom.standins.github import TOKEN, GitHub
-from kingdom.standins.jira import Jira
-from kingdom.standins.server import Answer
-from kingdom.standins.slack import Slack
-from tests.envoy.envoys import Envoy
-from tests.envoy.servers import Hook, by_hook, by_mail, mail_server
-from tests.envoy.slacks import SECRETS, settings, turn_until
+from kingdom.base.home.places import Places
+from kingdom.court.connections import web
+from kingdom.court.envoy.channels import email as email_channel
+from kingdom.court.envoy.channels import webhook as webhook_channel
+from kingdom.court.envoy.job import EnvoyJob
+from kingdom.demo.standins import faults
+from kingdom.demo.standins.github import TOKEN, GitHub
+from kingdom.demo.standins.jira import Jira
+from kingdom.demo.standins.server import Answer
+from kingdom.demo.standins.slack import Slack
+from tests.court.envoy.envoys import Envoy
+from tests.court.envoy.servers import Hook, by_hook, by_mail, mail_server
+from tests.court.envoy.slacks import SECRETS, settings, turn_until
+from tests.court.general.rig import GENERAL, TASK, GeneralRig, started_ago
+from tests.court.sentinel.sentinels import SECRETS as OF_SOURCES
+from tests.court.sentinel.sentinels import Sentinel
+from tests.court.soldiers.test_engine_endings import DONE, TURN, begins, ends, fails, item, says, turn_failed
 from tests.faults import trees
 from tests.fixtures import Clock, here, message, put, services, task
-from tests.general.rig import GENERAL, TASK, GeneralRig, started_ago
-from tests.sentinel.sentinels import SECRETS as OF_SOURCES
-from tests.sentinel.sentinels import Sentinel
-from tests.soldiers.test_engine_endings import DONE, TURN, begins, ends, fails, item, says, turn_failed
 
 CUT, BROKEN, LIMITED, HALF, ODD, SHUT = "no answer", "5xx", "a limit", "half an answer", "no JSON", "token refused"
 HANG, KILL = "it hangs", "it is killed"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.errors import Exit
-from kingdom.home.places import Places
+from kingdom.base.errors import Exit
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.waiting import SOON
 
@@ -66,7 +66,7 @@ def check_open_secrets(tree: Path) -> list[str]:
 
 
 CLUMSY = """
-from kingdom.runtime import role
+from kingdom.base.runtime import role
 
 class Clumsy:
     def __init__(self, services):

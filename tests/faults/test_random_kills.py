@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kingdom.disk.codec import read_json
-from kingdom.errors import BadFile
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import read_json
+from kingdom.base.errors import BadFile
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import end_strays, processes_of
 from tests.waiting import SOON

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.home.places import Places
-from kingdom.standins.server import Answer, Request
-from kingdom.standins.slack import BOT_USER, TEAM, Slack
+from kingdom.base.home.places import Places
+from kingdom.demo.standins.server import Answer, Request
+from kingdom.demo.standins.slack import BOT_USER, TEAM, Slack
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
@@ -426,21 +426,28 @@ def test_a_slack_that_hangs_keeps_the_envoy_neither_from_beating_nor_from_ending
     assert stops(trees.program()) == []
 
 
-SLACK, EVENTS = "kingdom.envoy.channels.slack", "kingdom.envoy.channels.slack_events"
-ERRORS = "kingdom.envoy.channels.slack_errors"
+SLACK, EVENTS = "kingdom.court.envoy.channels.slack", "kingdom.court.envoy.channels.slack_events"
+ERRORS = "kingdom.court.envoy.channels.slack_errors"
 LIMITED = "RoomBusy(channel='slack', why='it asks for a pause', after=A)"
 MUTANTS = [
     Mutant("a post is not looked for", f"{SLACK}:Slack.find", body("return None"), "cut after the post"),
-    Mutant("its post carries no id", "kingdom.envoy.channels.slack_text:metadata_of", body("return {}"), "killed"),
-    Mutant("Slack is called without an intent", "kingdom.envoy.outbound:Outbound._begin", drop("create"), "killed"),
+    Mutant(
+        "its post carries no id", "kingdom.court.envoy.channels.slack_text:metadata_of", body("return {}"), "killed"
+    ),
+    Mutant(
+        "Slack is called without an intent", "kingdom.court.envoy.outbound:Outbound._begin", drop("create"), "killed"
+    ),
     Mutant(
         "what is uncertain is posted again",
-        "kingdom.envoy.outbound:Outbound._settle_all",
+        "kingdom.court.envoy.outbound:Outbound._settle_all",
         drop("_intents.mark_uncertain"),
         "cut after the post",
     ),
     Mutant(
-        "what is late is not waited for", "kingdom.envoy.outbound", replace("A + B.settle_seconds", "A"), "done late"
+        "what is late is not waited for",
+        "kingdom.court.envoy.outbound",
+        replace("A + B.settle_seconds", "A"),
+        "done late",
     ),
     Mutant(
         "the library tries once more by itself",
@@ -456,17 +463,17 @@ MUTANTS = [
     Mutant("edits are heard", EVENTS, replace("A.get('subtype')", "None"), "forged"),
     Mutant("guests of other teams are heard", EVENTS, replace("any(A for B in C)", "False"), "forged"),
     Mutant("any id will do", EVENTS, replace("isinstance(A, str) and B.fullmatch(A) is not None", "True"), "forged"),
-    Mutant("it is acknowledged unsaved", "kingdom.envoy.inbound:Inbound._take_in", drop("self._answer"), "again"),
+    Mutant("it is acknowledged unsaved", "kingdom.court.envoy.inbound:Inbound._take_in", drop("self._answer"), "again"),
     Mutant(
         "a dead line is kept",
-        "kingdom.envoy.channels.slack_socket",
+        "kingdom.court.envoy.channels.slack_socket",
         replace("A - B > SILENT_SECONDS", "False"),
         "dead and unseen",
     ),
     Mutant("a call may take for ever", SLACK, replace("self._web.timeout = A", "self._web.timeout = 600"), "it hangs"),
     Mutant(
         "a room is not left alone after a post",
-        "kingdom.envoy.deliveries:Deliveries._take",
+        "kingdom.court.envoy.deliveries:Deliveries._take",
         replace("A + B.seconds_between_posts", "A"),
         "burst",
     ),
@@ -488,7 +495,7 @@ def test_our_own_words_never_come_back(figure: oracle.Figure) -> None:
     assert wrong == []
 
 
-UNSEEN = "tests/envoy/test_slack.py::test_a_dead_line_is_left_also_when_the_wall_clock_stands_still"
+UNSEEN = "tests/court/envoy/test_slack.py::test_a_dead_line_is_left_also_when_the_wall_clock_stands_still"
 CHECKS: dict[str, Check] = {
     **{name: lambda tree, _, name=name: outage(tree, name) for name in OUTAGES},  # type: ignore[misc]
     "killed": lambda tree, _: killed(tree, 2, "after"),

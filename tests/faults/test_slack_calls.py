@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from kingdom.envoy.job import EnvoyJob
-from kingdom.home.places import Places
-from kingdom.standins.slack import BOT_USER, Slack
-from tests.envoy.envoys import TASK, Envoy
-from tests.envoy.slacks import SECRETS, settings, turn_until
+from kingdom.base.home.places import Places
+from kingdom.court.envoy.job import EnvoyJob
+from kingdom.demo.standins.slack import BOT_USER, Slack
+from tests.court.envoy.envoys import TASK, Envoy
+from tests.court.envoy.slacks import SECRETS, settings, turn_until
 from tests.faults import trees
 from tests.faults.test_outside_table import BROKEN, EVERY, HANG, KILL, LIMITED, MOST_LINES, POSTED, SHORT_SECONDS, SHUT
 from tests.fixtures import Clock, all_of, here, message, put, services

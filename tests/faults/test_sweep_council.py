@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kingdom import mime
-from kingdom.home.places import Places, find_codec
-from kingdom.records.council import original_of, read_body
+from kingdom.base.home.places import Places, find_codec
+from kingdom.base.records.council import original_of, read_body
+from kingdom.council import mime
 from tests.faults import homes, oracle
 from tests.faults.oracle import exactly
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, processes_of, sweep

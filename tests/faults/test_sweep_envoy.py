@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.atomic import make_folder
-from kingdom.home.places import Places
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 

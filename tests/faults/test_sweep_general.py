@@ -10,21 +10,11 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.codec import parse_json
-from kingdom.disk.lock import is_locked
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import parse_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle
-from tests.faults.sweep import (
-    FAULTS,
-    KILL,
-    QUICK_POINTS,
-    QUICK_STATES,
-    Step,
-    none_bad,
-    power_cuts,
-    processes_of,
-    sweep,
-)
+from tests.faults.sweep import FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, processes_of, sweep
 
 ARGV = ("-m", "kingdom.general", homes.GENERAL, "--once")
 WELL, ASKS, BADLY, RUNNING = (f"task-20260207-00{number}" for number in range(1, 5))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.home import team
-from kingdom.home.places import Places
-from kingdom.mime import parse_message
+from kingdom.base.home import team
+from kingdom.base.home.places import Places
+from kingdom.council.mime import parse_message
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 

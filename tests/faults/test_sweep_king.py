@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.strace import READING
 from tests.faults.sweep import BROKEN, FAULTS, KILL, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep

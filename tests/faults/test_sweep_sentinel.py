@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.home.places import Places
-from kingdom.standins import github, jira
+from kingdom.base.home.places import Places
+from kingdom.demo.standins import github, jira
 from tests.faults import homes, oracle, trees
 from tests.faults.sentinel_step import HUB, TICKETS, World
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep

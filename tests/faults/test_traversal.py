@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.faults.named_paths import EVIL, LONGEST_NAME, SAFE
 

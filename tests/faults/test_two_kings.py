@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.lock import is_locked
-from kingdom.errors import Exit
-from kingdom.home.places import Places
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import Exit
+from kingdom.base.home.places import Places
 from tests.faults import homes, oracle, trees
 from tests.waiting import SOON
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from kingdom.disk.codec import read_json
-from kingdom.home.places import Places
-from kingdom.runtime.processes import carriers, soldier_markers, tree
+from kingdom.base.disk.codec import read_json
+from kingdom.base.home.places import Places
+from kingdom.base.runtime.processes import carriers, soldier_markers, tree
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.strace import strace

@@ -13,10 +13,10 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from kingdom.disk.atomic import Disk
-from kingdom.disk.codec import read_json, to_json
-from kingdom.errors import Collision
-from kingdom.home.places import Places
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.codec import read_json, to_json
+from kingdom.base.errors import Collision
+from kingdom.base.home.places import Places
 
 VARIANTS = ("right", "in_place", "no_fsync", "move_first", "random_ids", "leave_litter")
 

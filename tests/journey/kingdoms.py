@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import make_folder
-from kingdom.disk.lock import is_locked
-from kingdom.home.places import Places
-from kingdom.runtime.processes import all_pids
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.home.places import Places
+from kingdom.base.runtime.processes import all_pids
 from tests.waiting import SOON, wait_until
 
 KINGDOM = Path(sys.executable).with_name("kingdom")

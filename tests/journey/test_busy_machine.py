@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from kingdom.disk.codec import to_json
-from kingdom.times import stamp
+from kingdom.base.disk.codec import to_json
+from kingdom.base.times import stamp
 from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 

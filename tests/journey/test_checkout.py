@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home.places import Places, find_data
+from kingdom.base.home.places import Places, find_data
 from tests.faults import trees
 from tests.journey.test_demo import left_in
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.runtime.processes import all_pids
+from kingdom.base.runtime.processes import all_pids
 from tests.faults import trees
 from tests.waiting import wait_until
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from kingdom.hall.own_rooms import THRONE_ROOM
+from kingdom.hall.database.own_rooms import THRONE_ROOM
 from tests.faults import trees
 from tests.faults.oracle import Figure
-from tests.gateway.halls import PASSWORD, SECONDS, Person, free_port
+from tests.hall.gateway.halls import PASSWORD, SECONDS, Person, free_port
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.journey.test_slack import ASKS_THEN_DONE

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.lock import holder_pid
-from kingdom.runtime.processes import tracer
-from kingdom.steward import STEWARDS
+from kingdom.base.disk.lock import holder_pid
+from kingdom.base.runtime.processes import tracer
+from kingdom.court.steward import STEWARDS
 from tests.faults import trees
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.lock import is_locked
+from kingdom.base.disk.lock import is_locked
 from tests.faults import trees
 from tests.journey.kingdoms import Kingdom, answer
 

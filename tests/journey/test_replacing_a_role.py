@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home.places import find_data
+from kingdom.base.home.places import find_data
 from tests.faults import trees
 from tests.journey.kingdoms import Kingdom
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from kingdom.standins.slack import BOT_USER, Slack
+from kingdom.demo.standins.slack import BOT_USER, Slack
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import Durability
+from kingdom.base.disk.atomic import Durability
+from kingdom.base.runtime.tables import load
 from kingdom.mq.engine import Engine
 from kingdom.mq.message_format import Draft
 from kingdom.mq.names import Ids
@@ -14,7 +15,6 @@ from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import Store, StoreConfig
-from kingdom.runtime.tables import load
 from tests.mq.clocks import Clock
 
 QUEUE = "telemetry"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from kingdom.errors import BadConfig
-from kingdom.home import config as home_config
-from kingdom.home import schemas
-from kingdom.home.places import Places
+from kingdom.base.errors import BadConfig
+from kingdom.base.home import config as home_config
+from kingdom.base.home import schemas
+from kingdom.base.home.places import Places
 from kingdom.mq import configuration
 from kingdom.mq.mailbox_folders import NAMES
 from kingdom.mq.stores.base import StoreConfig
-from tests.mailbox.boxes import configure
+from tests.mq.mailbox.boxes import configure
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home import schemas
+from kingdom.base.home import schemas
 from kingdom.mq import Draft, configuration
 from kingdom.mq.stores import STORES
 from tests.mq import toy_store

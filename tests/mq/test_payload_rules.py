@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
 from kingdom.mq import configuration, time_limit
 from kingdom.mq.payload_rules import checker, usable
-from tests.mailbox.boxes import ByHand
+from tests.mq.mailbox.boxes import ByHand
 
 PATTERNS: list[tuple[str, str, bool]] = [
     ("abc", "abc", True),

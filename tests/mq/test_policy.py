@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kingdom.home import schemas
+from kingdom.base.home import schemas
 from kingdom.mq import policy
 from kingdom.mq.policy import Policy, Retry
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.errors import BadInput
+from kingdom.base.errors import BadInput
 from kingdom.mq.typed_calls import Calls, Delivery, Published, Refused
 
 KEY = "msg:jobs:1"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.errors import BadInput, NotRunning, TookTooLong
+from kingdom.base.errors import BadInput, NotRunning, TookTooLong
 from kingdom.mq import worker
 from kingdom.mq.errors import StoreError
 from kingdom.mq.typed_calls import Answer, Calls, Delivery, Refused

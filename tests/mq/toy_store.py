@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from kingdom.disk.atomic import Disk
+from kingdom.base.disk.atomic import Disk
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import DedupEntry, StoreConfig
 from kingdom.mq.stores.memory import MemoryStore

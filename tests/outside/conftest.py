@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from kingdom.soldiers.engines import claude, codex, opencode, programs
-from kingdom.soldiers.engines.base import NeedsSetUp
+from kingdom.court.soldiers.engines import claude, codex, opencode, programs
+from kingdom.court.soldiers.engines.base import NeedsSetUp
 from tests.outside.outside import PROGRAMS
 
 NATIVES = {"claude": claude.NATIVES, "codex": codex.NATIVES, "opencode": opencode.NATIVES}

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
-from kingdom.home.places import Places
-from kingdom.standins.anthropic import Anthropic
-from kingdom.standins.model import Model, Script, Step, in_turn
-from kingdom.standins.openai import OpenAI
+from kingdom.base.home.places import Places
+from kingdom.demo.standins.anthropic import Anthropic
+from kingdom.demo.standins.model import Model, Script, Step, in_turn
+from kingdom.demo.standins.openai import OpenAI
 from tests.faults import homes
 from tests.waiting import wait_until
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from kingdom.standins import github
-from kingdom.standins.github import GitHub
-from kingdom.standins.model import Step
-from kingdom.standins.slack import Slack
+from kingdom.demo.standins import github
+from kingdom.demo.standins.github import GitHub
+from kingdom.demo.standins.model import Step
+from kingdom.demo.standins.slack import Slack
 from tests.faults import trees
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from kingdom import mime
-from kingdom.home.places import Places, find_codec, find_data
-from tests.council.councils import caged
+from kingdom.base.home.places import Places, find_codec, find_data
+from kingdom.council import mime
+from tests.council.monitor.councils import caged
+from tests.council.team.teams import team_of
 from tests.faults import homes
 from tests.fixtures import all_of
 from tests.outside.outside import CANARY, KEYS, PROGRAMS, WHOLE_RUN_SECONDS, Step, service, shell
-from tests.team.teams import team_of
 from tests.waiting import wait_until
 
 AGENTS = find_data() / "generals" / "gen-council" / "agents"

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kingdom.home.states import MOVES
-from kingdom.standins import github, jira
-from kingdom.standins.github import GitHub
-from kingdom.standins.jira import Jira
-from kingdom.standins.model import Model, Step, in_turn
-from kingdom.standins.slack import Slack
+from kingdom.base.home.states import MOVES
+from kingdom.demo.standins import github, jira
+from kingdom.demo.standins.github import GitHub
+from kingdom.demo.standins.jira import Jira
+from kingdom.demo.standins.model import Model, Step, in_turn
+from kingdom.demo.standins.slack import Slack
 from tests.fixtures import WITHOUT_HALL, content
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
@@ -318,7 +318,9 @@ def test_tests_that_are_written_for_a_repository_are_kept_and_people_are_told_wh
     assert f"Its commits lie in {folder}." in court.told(name, "[complete]")
     result = json.loads(kingdom.places.result(name).read_text())
     assert result["metrics"]["files_touched"] == 1
-    record_property("figure", f"{engine}: gen-test: {made.split(chr(10))[0]!r} in {folder.relative_to(kingdom.home)}")
+    record_property(
+        "figure", f"{engine}: gen-test: {made.split(chr(10))[0]!r} in {folder.relative_to(kingdom.base.home)}"
+    )
 
 
 def test_no_key_lies_anywhere_but_where_it_was_put(court: Court) -> None:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kingdom.standins.model import Step, in_turn
-from kingdom.times import moment
+from kingdom.base.times import moment
+from kingdom.demo.standins.model import Step, in_turn
 from tests.outside.outside import CANARY, KEYS, TASK, Home, report, service, shell
 
 RESET = int(time.time()) + 7200
@@ -105,7 +105,7 @@ ENDS = [
     failed("codex", "no word any more", Step("x", hangs=True), error="^timeout: ", manifest={"timeout_seconds": 30}),
     set_up("codex", "401", Step(error=401, kind="invalid_api_key", message="no"), reason="401"),
     set_up("codex", "no key", Step("x"), reason="has no key", secrets={KEYS["codex"]: None}),
-    # It takes ten times as long as the others to begin: the rest of its words is judged in tests/soldiers.
+    # It takes ten times as long as the others to begin: the rest of its words is judged in tests/court/soldiers.
     Row("opencode", "a file", (report("opencode", **DONE), Step("Done.")), DONE),
     set_up("codex", "no program", Step("x"), reason="is not there", runtime={"command": "/nowhere/codex"}),
 ]

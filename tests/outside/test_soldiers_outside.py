@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.codec import read_json
-from kingdom.runtime.processes import carriers, soldier_markers, tree
-from kingdom.standins.model import Step, in_turn
+from kingdom.base.disk.codec import read_json
+from kingdom.base.runtime.processes import carriers, soldier_markers, tree
+from kingdom.demo.standins.model import Step, in_turn
 from tests.journey.kingdoms import KINGDOM
 from tests.outside.outside import CANARY, GENERAL, TASK, Home, service, shell
 from tests.waiting import wait_until

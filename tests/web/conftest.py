@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.gateway.halls import OPEN, Hall, running
+from tests.hall.gateway.halls import OPEN, Hall, running
 
 try:
     from playwright.sync_api import Browser, sync_playwright

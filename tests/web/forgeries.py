@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import requests
 from playwright.sync_api import Error, expect
 
-from tests.gateway.halls import SECONDS, Hall
+from tests.hall.gateway.halls import SECONDS, Hall
 from tests.waiting import wait_until
 from tests.web.screens import Screens, apart, write
 

@@ -12,15 +12,15 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
-from kingdom.hall import own_rooms
-from kingdom.hall.ids import iso, new_uuid
-from kingdom.hall.records import MessageCreated
-from kingdom.home import config
-from kingdom.topics import base as topics
-from kingdom.topics import open_topics
-from kingdom.topics.base import Outcome
-from kingdom.topics.names import MESSAGES, PASSING
-from tests.gateway.halls import SECONDS, Hall, Person
+from kingdom.base.home import config
+from kingdom.hall.database import own_rooms
+from kingdom.hall.database.ids import iso, new_uuid
+from kingdom.hall.database.records import MessageCreated
+from kingdom.hall.topics import base as topics
+from kingdom.hall.topics import open_topics
+from kingdom.hall.topics.base import Outcome
+from kingdom.hall.topics.names import MESSAGES, PASSING
+from tests.hall.gateway.halls import SECONDS, Hall, Person
 
 expect.set_options(timeout=SECONDS * 1000)
 #: A script by which the page does not look again by itself every ten seconds.

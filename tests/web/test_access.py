@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from kingdom.hall import own_rooms
-from kingdom.hall.ids import iso
-from kingdom.hall.opening import open_database
-from tests.gateway.halls import Hall, Person
+from kingdom.hall.database import own_rooms
+from kingdom.hall.database.ids import iso
+from kingdom.hall.database.opening import open_database
+from tests.hall.gateway.halls import Hall, Person
 from tests.web.access import AXE, obstacles, too_wide
 from tests.web.screens import DESK, PHONE, TABLET, Figure, Screen, Screens, pair, speak, storage, write
 
@@ -134,7 +134,7 @@ def tab_to(screen: Screen, name: str, most: int = 40) -> None:
 
 
 def test_keys_alone_lead_through_everything(hall: Hall, screens: Screens) -> None:
-    from tests.gateway.halls import PASSWORD
+    from tests.hall.gateway.halls import PASSWORD
 
     person = hall.person()
     screen = screens().open()

@@ -5,9 +5,9 @@ import requests
 from playwright.sync_api import expect
 
 from kingdom.cli.main import main
-from kingdom.hall import accounts
-from kingdom.hall.opening import open_database
-from tests.gateway.halls import PASSWORD, SECONDS, Hall, Person
+from kingdom.hall.database import accounts
+from kingdom.hall.database.opening import open_database
+from tests.hall.gateway.halls import PASSWORD, SECONDS, Hall, Person
 from tests.waiting import wait_until
 from tests.web.screens import PHONE, RARELY, Figure, Screen, Screens, pair, storage, write
 

@@ -12,11 +12,11 @@ import pytest
 import requests
 from playwright.sync_api import Page, expect
 
-from kingdom.gateway.tokens import ALGORITHM, AUDIENCE
-from kingdom.hall import own_rooms
-from kingdom.hall.ids import iso
-from kingdom.hall.opening import open_database
-from tests.gateway.halls import CHECKOUT, PASSWORD, SECONDS, Hall, Person
+from kingdom.hall.database import own_rooms
+from kingdom.hall.database.ids import iso
+from kingdom.hall.database.opening import open_database
+from kingdom.hall.gateway.tokens import ALGORITHM, AUDIENCE
+from tests.hall.gateway.halls import CHECKOUT, PASSWORD, SECONDS, Hall, Person
 from tests.web.conftest import run_hall
 from tests.web.screens import Screens, storage
 

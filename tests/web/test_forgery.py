@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from kingdom.hall.own_rooms import USER
-from tests.gateway.halls import Hall
+from kingdom.hall.database.own_rooms import USER
+from tests.hall.gateway.halls import Hall
 from tests.web import forgeries
 from tests.web.screens import Figure, Screens, apart, pair, storage
 

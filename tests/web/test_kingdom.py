@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from kingdom.disk.codec import read_json
-from kingdom.disk.lock import holder_pid
-from kingdom.hall import accounts, own_rooms
-from kingdom.hall.base import Transaction
-from kingdom.hall.ids import iso
-from kingdom.hall.opening import open_database
-from kingdom.words import Said
+from kingdom.base.disk.codec import read_json
+from kingdom.base.disk.lock import holder_pid
+from kingdom.base.words import Said
+from kingdom.hall.database import accounts, own_rooms
+from kingdom.hall.database.base import Transaction
+from kingdom.hall.database.ids import iso
+from kingdom.hall.database.opening import open_database
 from tests.fixtures import event, put, task
 from tests.fixtures import write as write_json
-from tests.gateway.halls import SECONDS, Hall, Person
+from tests.hall.gateway.halls import SECONDS, Hall, Person
 from tests.waiting import wait_until
 from tests.web.screens import RARELY, Screens, speak
 

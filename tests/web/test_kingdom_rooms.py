@@ -11,7 +11,7 @@ import requests
 from playwright.sync_api import Browser, expect
 
 from tests.faults.oracle import Figure
-from tests.gateway.halls import PASSWORD, SECONDS, Person, free_port
+from tests.hall.gateway.halls import PASSWORD, SECONDS, Person, free_port
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.journey.test_hall import asked, check_one_answer, owner

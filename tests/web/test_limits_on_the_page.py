@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from kingdom.hall import retention
-from kingdom.hall.opening import open_database
-from tests.gateway.halls import Hall
+from kingdom.hall.database import retention
+from kingdom.hall.database.opening import open_database
+from tests.hall.gateway.halls import Hall
 from tests.web.conftest import run_hall
 from tests.web.screens import Screens, pair, write
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from kingdom.topics.names import MESSAGES
-from tests.gateway.halls import Hall, free_port
+from kingdom.hall.topics.names import MESSAGES
+from tests.hall.gateway.halls import Hall, free_port
 from tests.web.conftest import run_hall
 from tests.web.screens import Screens, pair, write
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self
 from urllib.parse import quote
 
-from kingdom.disk.atomic import Durability
-from kingdom.home import schemas
+from kingdom.base.disk.atomic import Durability
+from kingdom.base.home import schemas
 
 State = Literal["ready", "delayed", "inflight", "dlq", "archived"]
 

@@ -21,11 +21,11 @@ from typing import Any, NoReturn
 
 import orjson
 
-from kingdom.disk.atomic import Disk, make_folder, sync_folder
-from kingdom.disk.bulk import FileBatch
-from kingdom.disk.codec import read_bytes, to_json
-from kingdom.disk.trash import Trash
-from kingdom.errors import BadFile
+from kingdom.base.disk.atomic import Disk, make_folder, sync_folder
+from kingdom.base.disk.bulk import FileBatch
+from kingdom.base.disk.codec import read_bytes, to_json
+from kingdom.base.disk.trash import Trash
+from kingdom.base.errors import BadFile
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody
@@ -45,13 +45,7 @@ from kingdom.mq.stores.base import (
     Stray,
     queue_folder,
 )
-from kingdom.mq.stores.files_upkeep import (
-    Folders,
-    Messages,
-    StrayFinder,
-    check_queue,
-    listed,
-)
+from kingdom.mq.stores.files_upkeep import Folders, Messages, StrayFinder, check_queue, listed
 from kingdom.mq.stores.request_journal import Journal
 
 FOLDERS = ("inbox", "processing", "archive", "dlq", "meta")

@@ -11,10 +11,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
-from kingdom.disk.atomic import Disk, make_folder, rename_new
-from kingdom.disk.bulk import SPARE, FileBatch
-from kingdom.disk.codec import read_bytes, to_json
-from kingdom.errors import BadFile
+from kingdom.base.disk.atomic import Disk, make_folder, rename_new
+from kingdom.base.disk.bulk import SPARE, FileBatch
+from kingdom.base.disk.codec import read_bytes, to_json
+from kingdom.base.errors import BadFile
 from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.stores import damage

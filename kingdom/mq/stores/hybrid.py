@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.atomic import make_folder, rename_new, sync_folder
-from kingdom.disk.bulk import SPARE, FileBatch
-from kingdom.disk.trash import Trash
+from kingdom.base.disk.atomic import make_folder, rename_new, sync_folder
+from kingdom.base.disk.bulk import SPARE, FileBatch
+from kingdom.base.disk.trash import Trash
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.names import MESSAGE_ID

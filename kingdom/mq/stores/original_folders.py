@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from kingdom.disk.atomic import Disk, make_folder
-from kingdom.disk.codec import read_bytes
-from kingdom.errors import BadFile
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.disk.codec import read_bytes
+from kingdom.base.errors import BadFile
 from kingdom.mq import names
 from kingdom.mq.stores.base import queue_folder
 from kingdom.mq.stores.original_messages import Original, envelope, name_of

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from kingdom.disk.atomic import make_folder
+from kingdom.base.disk.atomic import make_folder
 from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody

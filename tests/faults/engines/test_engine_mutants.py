@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.codec import read_json
+from kingdom.base.disk.codec import read_json
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import drop, replace
 from tests.faults.mutants import Check, Mutant
 
-CLAUDE, CODEX = "kingdom.soldiers.engines.claude", "kingdom.soldiers.engines.codex"
+CLAUDE, CODEX = "kingdom.court.soldiers.engines.claude", "kingdom.court.soldiers.engines.codex"
 ENDINGS, PREPARE, HOMES = (
-    "kingdom.soldiers.engines.endings",
-    "kingdom.soldiers.prepare",
-    "kingdom.soldiers.engine_homes",
+    "kingdom.court.soldiers.engines.endings",
+    "kingdom.court.soldiers.prepare",
+    "kingdom.court.soldiers.engine_homes",
 )
 
 MUTANTS = [
@@ -35,18 +35,22 @@ MUTANTS = [
     Mutant("the cost of a session is that of a run", CLAUDE, replace("max(0.0, A - B)", "A"), "judged"),
     Mutant("tokens of a session are those of a run", CODEX, replace("int(A - B)", "int(A)"), "judged"),
     Mutant("a turn that failed is forgotten", CODEX, replace("A, B = (True, str(C))", "A = True"), "judged"),
-    Mutant("what it lays into its HOME stays", "kingdom.soldiers.engine_homes:EngineHome", drop("_keep_only"), "left"),
-    Mutant("keys stay in sessions", "kingdom.soldiers.engine_homes", drop("streams.hide_in"), "left", quick=True),
+    Mutant(
+        "what it lays into its HOME stays", "kingdom.court.soldiers.engine_homes:EngineHome", drop("_keep_only"), "left"
+    ),
+    Mutant("keys stay in sessions", "kingdom.court.soldiers.engine_homes", drop("streams.hide_in"), "left", quick=True),
     Mutant("what renews a sign-in is lent", CLAUDE, replace('{**A, "refreshToken": ""}', "A"), "lent"),
     Mutant("tokens that were lent are told", HOMES, replace("_without(A, B)", "A"), "lent"),
     Mutant("what it prints of lent tokens is kept", HOMES, drop("streams.repair"), "lent"),
-    Mutant("the owner's files of keys may be read", "kingdom.soldiers", replace("_secrets_of_owner(A)", "()"), "lent"),
+    Mutant(
+        "the owner's files of keys may be read", "kingdom.court.soldiers", replace("_secrets_of_owner(A)", "()"), "lent"
+    ),
 ]
 
 JUDGES = """
 import json, sys
-from kingdom.records.soldiers import SoldierOrder
-from kingdom.soldiers import engines
+from kingdom.base.records.soldiers import SoldierOrder
+from kingdom.court.soldiers import engines
 for engine, code, totals, lines in json.load(open("cases.json")):
     open("out", "w").write("".join(json.dumps(line) + "\\n" for line in lines))
     open("err", "w").close()

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kingdom.disk.atomic import Disk
-from kingdom.errors import KingdomError
-from kingdom.topics import open_topics
-from kingdom.topics.base import GroupReader, Kit, Outcome, Topics
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.errors import KingdomError
+from kingdom.hall.topics import open_topics
+from kingdom.hall.topics.base import GroupReader, Kit, Outcome, Topics
 
 TOPIC, GROUP = "chat.messages.v1", "readers"
 EVENTS = 7

@@ -24,7 +24,7 @@ import aiohttp
 import requests
 import socketio
 
-from tests.gateway.halls import Hall, Person
+from tests.hall.gateway.halls import Hall, Person
 from tests.waiting import SOON, wait_until
 
 CALL_SECONDS = 15.0

@@ -17,15 +17,15 @@ import jwt
 import pytest
 import requests
 
-from kingdom.gateway.tokens import ALGORITHM, AUDIENCE
-from kingdom.hall import own_rooms
-from kingdom.hall.ids import iso
-from kingdom.hall.opening import open_database
-from tests.envoy.halls import BOTH_ON
+from kingdom.hall.database import own_rooms
+from kingdom.hall.database.ids import iso
+from kingdom.hall.database.opening import open_database
+from kingdom.hall.gateway.tokens import ALGORITHM, AUDIENCE
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.fixtures import all_of, here, message, put
-from tests.gateway.halls import CHECKOUT, OPEN, PASSWORD, SECONDS, Hall, Person, Socket, running
+from tests.hall.channel.halls import BOTH_ON
+from tests.hall.gateway.halls import CHECKOUT, OPEN, PASSWORD, SECONDS, Hall, Person, Socket, running
 from tests.waiting import wait_until
 
 TASK = "task-20260207-001"

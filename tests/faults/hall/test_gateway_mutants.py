@@ -12,8 +12,8 @@ from tests.faults import mutants
 from tests.faults.changes import drop, replace
 from tests.faults.mutants import Mutant
 from tests.faults.oracle import Figure
-from tests.gateway import flow_checks, web_table
-from tests.gateway.halls import OPEN, Hall, running
+from tests.hall.gateway import flow_checks, web_table
+from tests.hall.gateway.halls import OPEN, Hall, running
 
 Check = Callable[[Hall], list[str]]
 CONFIG = {
@@ -55,18 +55,18 @@ CHECKS: dict[str, Check] = {
     "poller": flow(flow_checks.wrong_poller),
 }
 
-TOKENS, ADMISSION = "kingdom.gateway.tokens:Tokens", "kingdom.gateway.admission:Admission"
-SOCKETS, MEMBERSHIP = "kingdom.gateway.sockets:Sockets", "kingdom.gateway.membership:Membership"
+TOKENS, ADMISSION = "kingdom.hall.gateway.tokens:Tokens", "kingdom.hall.gateway.admission:Admission"
+SOCKETS, MEMBERSHIP = "kingdom.hall.gateway.sockets:Sockets", "kingdom.hall.gateway.membership:Membership"
 MUTANTS = [
     Mutant(
         "everybody sees what the kingdom does",
-        "kingdom.gateway.store:may_see_kingdom",
+        "kingdom.hall.gateway.store:may_see_kingdom",
         replace("is_member(db, A, user)", "True"),
         "members",
     ),
     Mutant(
         "everybody gives orders",
-        "kingdom.gateway.rest:Rest.give_order",
+        "kingdom.hall.gateway.rest:Rest.give_order",
         replace("await self._store.read(A)", "None"),
         "members",
     ),
@@ -91,17 +91,17 @@ MUTANTS = [
         "the Origin null passes", ADMISSION, replace('origin != "null" and A', 'origin == "null" or A'), "admission"
     ),
     Mutant("a preflight is answered to anybody", ADMISSION, drop("self._check"), "cross-site"),
-    Mutant("nobody counts", "kingdom.gateway.rest:Rest.login", drop("self.limit"), "rates"),
+    Mutant("nobody counts", "kingdom.hall.gateway.rest:Rest.login", drop("self.limit"), "rates"),
     Mutant(
         "wrong passwords of one account are not counted",
-        "kingdom.gateway.rest:Rest._verified",
+        "kingdom.hall.gateway.rest:Rest._verified",
         drop("self._guesses.note_wrong"),
         "guesses",
     ),
     # 24: listeners
     Mutant(
         "it listens on every address",
-        "kingdom.gateway.frames:_bound",
+        "kingdom.hall.gateway.frames:_bound",
         replace("bound.bind((host, port))", "bound.bind(('::' if ':' in host else '0.0.0.0', port))"),
         "listeners",
     ),
@@ -129,43 +129,43 @@ MUTANTS = [
     ),
     Mutant(
         "a message overtakes one whose sender is looked up",
-        "kingdom.gateway.frames:FrameProtocol._is_taken",
+        "kingdom.hall.gateway.frames:FrameProtocol._is_taken",
         replace("not self.is_idle or A or B", "False"),
         "turns",
     ),
     Mutant(
         "what is published again is told again",
-        "kingdom.gateway.delivery:Delivery._deliver",
+        "kingdom.hall.gateway.delivery:Delivery._deliver",
         replace("message.message_id <= A", "False"),
         "redelivery",
     ),
-    Mutant("leaving a room ends nothing", "kingdom.gateway.rooms:Rooms.left", drop("self._remove"), "leaving"),
+    Mutant("leaving a room ends nothing", "kingdom.hall.gateway.rooms:Rooms.left", drop("self._remove"), "leaving"),
     Mutant("membership is remembered after its end", f"{MEMBERSHIP}.ends", drop("A.pop"), "leaving"),
     Mutant(
         "ended sessions go on",
-        "kingdom.gateway.rest:Rest.caller",
+        "kingdom.hall.gateway.rest:Rest.caller",
         replace("A or self._sessions.has_ended(caller)", "A"),
         "session",
     ),
     Mutant(
         "ended sessions keep their sockets",
-        "kingdom.gateway.app:Application._hear",
+        "kingdom.hall.gateway.app:Application._hear",
         replace("self._sockets.disconnect_ended()", "asyncio.sleep(0)"),
         "session",
     ),
     Mutant(
         "any word is an invitation",
-        "kingdom.gateway.store:_given_to_newcomer",
+        "kingdom.hall.gateway.store:_given_to_newcomer",
         replace("accounts.take_invite(A, B, C)", "accounts.Invitation(accounts.OWNER)"),
         "invitations",
     ),
     Mutant(
         "who is in a room may remove anything there",
-        "kingdom.gateway.store:may_remove",
+        "kingdom.hall.gateway.store:may_remove",
         replace('A["sender_id"] == user', "True"),
         "removal",
     ),
-    Mutant("nobody is cut", "kingdom.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),
+    Mutant("nobody is cut", "kingdom.hall.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),
 ]
 KNOWN = {mutant.name: mutant for mutant in MUTANTS}
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.codec import read_json
+from kingdom.base.disk.codec import read_json
 from tests.faults import changes, mutants, trees
 from tests.faults.changes import body, replace
 from tests.faults.mutants import Mutant
-from tests.gateway.halls import running
+from tests.hall.gateway.halls import running
 
 HANGS = Mutant(
-    "a reader of topics hangs", "kingdom.topics.files:FilesFollower.poll", body("while True:\n    time.sleep(60)")
+    "a reader of topics hangs", "kingdom.hall.topics.files:FilesFollower.poll", body("while True:\n    time.sleep(60)")
 )
 BEATS_ALONE = Mutant(
-    "the loop beats alone", "kingdom.gateway.job:GatewayJob._serve", replace("_first_of(A, B)", "asyncio.sleep(0)")
+    "the loop beats alone", "kingdom.hall.gateway.job:GatewayJob._serve", replace("_first_of(A, B)", "asyncio.sleep(0)")
 )
 LOOKS = 12
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.atomic import Disk
-from kingdom.hall.base import Transaction
-from kingdom.hall.opening import open_database
-from kingdom.hall.records import MessageCreated
-from kingdom.home.places import Places
-from kingdom.topics import open_topics
-from kingdom.topics.base import Kit, Outcome
-from kingdom.topics.names import DEAD, MESSAGES, PERSISTED
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.home.places import Places
+from kingdom.hall.database.base import Transaction
+from kingdom.hall.database.opening import open_database
+from kingdom.hall.database.records import MessageCreated
+from kingdom.hall.topics import open_topics
+from kingdom.hall.topics.base import Kit, Outcome
+from kingdom.hall.topics.names import DEAD, MESSAGES, PERSISTED
 from tests.faults import homes, oracle, trees
 from tests.faults.hall import acts
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep

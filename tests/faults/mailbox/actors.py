@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from kingdom.errors import KingdomError
+from kingdom.base.errors import KingdomError
 from kingdom.mq.client import Client, Delivery, Refused
 from tests.faults import trees
 

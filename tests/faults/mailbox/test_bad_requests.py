@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.codec import read_json
-from kingdom.errors import BadFile
+from kingdom.base.disk.codec import read_json
+from kingdom.base.errors import BadFile
 from kingdom.mq.mailbox_folders import check_client_id
 from tests.faults import oracle, trees
 from tests.faults.changes import body, replace
@@ -234,20 +234,20 @@ def test_what_is_no_request_is_parked_and_later_ones_are_served(what: str, figur
 MUTANTS = [
     Mutant(
         "requests are read by a trusting reader",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         replace("_as_our_clients_write(A) or parse_json(A)", "orjson.loads(A)"),
         caught_by="bad requests",
         quick=True,
     ),
     Mutant(
         "a bad request is removed without a word",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         replace("self._unsynced.move(folder / A, B)", "os.unlink(folder / A)"),
         caught_by="bad requests",
     ),
     Mutant(
         "client names are not checked",
-        "kingdom.mailbox.requests:_name",
+        "kingdom.mq.mailbox.requests:_name",
         body("return value.get(key) if isinstance(value.get(key), str) else None"),
         caught_by="evil names",
     ),

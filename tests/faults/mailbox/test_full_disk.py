@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.lock import is_locked
-from kingdom.errors import NotRunning, TookTooLong
-from kingdom.home.places import Places
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import NotRunning, TookTooLong
+from kingdom.base.home.places import Places
 from kingdom.mq.client import MANAGER_LOCK, Client, Refused
 from tests.faults import trees
 from tests.faults.changes import drop, replace
@@ -198,19 +198,19 @@ def test_a_full_disk_passes(what: str, figure: Figure) -> None:
 MUTANTS = [
     Mutant(
         "a full store ends the manager",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         replace("self._refuse_as_undecided(group, A)", "raise SystemExit(1)"),
         caught_by="full store, sqlite",
     ),
     Mutant(
         "a request ends though its answer found no room",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         replace("self._unanswered[A.filename] = B", "self._responses.remove_request(B.folder, A.filename)"),
         caught_by="full mailbox, filesystem",
     ),
     Mutant(
         "what found no room in an answer stays leased",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         replace("self._give_back(A, B)", "False"),
         caught_by="full hands, filesystem",
     ),
@@ -222,7 +222,7 @@ MUTANTS = [
     ),
     Mutant(
         "a store in trouble is not shown",
-        "kingdom.mailbox.commands",
+        "kingdom.mq.mailbox.commands",
         replace("context.engine.store.trouble", "''"),
         caught_by="full store, sqlite",
     ),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.errors import KingdomError
+from kingdom.base.errors import KingdomError
 from kingdom.mq.client import Client
 from tests.faults import trees
 from tests.faults.changes import after, replace, swap
@@ -165,13 +165,13 @@ MUTANTS = [
     ),
     Mutant(
         "answers go out before the commit",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         after("self._long_polls.serve(A)", "self._send_answers(A)\nA.clear()\ntime.sleep(0.05)"),
         caught_by="kills",
     ),
     Mutant(
         "a request ends before it is answered",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         swap("_responses.write", "_responses.remove_request", between="time.sleep(0.02)"),
         caught_by="kills",
     ),

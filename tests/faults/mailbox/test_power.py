@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.codec import parse_json
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import parse_json
+from kingdom.base.home.places import Places
 from kingdom.mq import configuration
 from tests.faults import powerloss, trees
 from tests.faults.changes import after
@@ -124,7 +124,7 @@ def test_a_power_cut_breaks_no_promise(backend: str, figure: Figure) -> None:
 MUTANTS = [
     Mutant(
         "answers go out before the commit",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         after("self._long_polls.serve(A)", "self._send_answers(A)\nA.clear()\ntime.sleep(0.05)"),
         caught_by="power",
         near="synced",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.home.places import Places
+from kingdom.base.home.places import Places
 from kingdom.mq import configuration
 from kingdom.mq.client import Client
 from tests.faults import oracle, trees
@@ -144,21 +144,21 @@ def test_killed_anywhere_it_does_what_was_asked_once(backend: str, fault: str, f
 MUTANTS = [
     Mutant(
         "a request ends before the commit",
-        "kingdom.mailbox",
+        "kingdom.mq.mailbox",
         after("self._long_polls.serve(A)", "for deed in A:\n    os.unlink(deed.path)"),
         caught_by="kill",
         near="unlink.*requests",
     ),
     Mutant(
         "calls in one file have no ids of their own",
-        "kingdom.mailbox.commands",
+        "kingdom.mq.mailbox.commands",
         replace("Call(A, B.client, str(C), B.again, D)", "Call(A, B.client, '', B.again, D)"),
         caught_by="kill",
         near="rename.*responses",
     ),
     Mutant(
         "answers are written in place",
-        "kingdom.mailbox.responses",
+        "kingdom.mq.mailbox.responses",
         replace(
             "self._files.put(A, answer)", "(open(A, 'wb', 0).write(answer[:20]), open(A, 'ab', 0).write(answer[20:]))"
         ),

@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kingdom.disk.atomic import Durability
+from kingdom.base.disk.atomic import Durability
+from kingdom.base.runtime.tables import load
 from kingdom.mq.budget import Budget
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import (
@@ -36,7 +37,6 @@ from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES, sqlite
 from kingdom.mq.stores.base import StoreConfig
-from kingdom.runtime.tables import load
 
 MORNING_MS = 1_770_458_400_000
 LAST = 900

@@ -73,7 +73,7 @@ MUTANTS = [
     ),
     Mutant(
         "the large folder of a deleted queue is given back between two requests",
-        "kingdom.disk.trash:Trash.delete",
+        "kingdom.base.disk.trash:Trash.delete",
         replace("_is_large(A)", "False"),
         caught_by="delete queue",
     ),

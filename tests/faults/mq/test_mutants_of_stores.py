@@ -56,26 +56,26 @@ MUTANTS = [
     ),
     Mutant(
         "a file's content is not synced",
-        "kingdom.disk.bulk:FileBatch._show",
+        "kingdom.base.disk.bulk:FileBatch._show",
         drop("fsync"),
         "files publish power",
         near="names",
     ),
     Mutant(
         "the folder is not synced",
-        "kingdom.disk.bulk",
+        "kingdom.base.disk.bulk",
         replace("self._sync(self._gained)", "self._gained.clear()"),
         "files publish power",
     ),
     Mutant(
         "a removal is not synced",
-        "kingdom.disk.bulk:FileBatch.remove",
+        "kingdom.base.disk.bulk:FileBatch.remove",
         replace("self._lost[A] = None", "pass"),
         "files ack power",
     ),
     Mutant(
         "messages are written in place",
-        "kingdom.disk.bulk:FileBatch.create",
+        "kingdom.base.disk.bulk:FileBatch.create",
         replace(
             "os.rename(A, B)",
             "[(os.unlink(A), half.write(data[:99]), half.write(data[99:])) for half in [open(B, 'xb', 0)]]",

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kingdom.disk.codec import read_json
-from kingdom.home.places import Places
+from kingdom.base.disk.codec import read_json
+from kingdom.base.home.places import Places
 from tests.faults import homes, trees
 from tests.fixtures import content
 

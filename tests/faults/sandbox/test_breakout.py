@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from kingdom.disk.atomic import Disk
-from kingdom.disk.codec import read_json
-from kingdom.records import notes
-from kingdom.runtime.cgroup import Cgroup
-from kingdom.soldier import sandbox
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.codec import read_json
+from kingdom.base.records import notes
+from kingdom.base.runtime.cgroup import Cgroup
+from kingdom.court.soldier import sandbox
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import replace
 from tests.faults.mutants import Mutant
@@ -93,7 +93,7 @@ ATTEMPTS: dict[str, str] = {
     "the secrets written": """open(at(".env"), "a")""",
     "the program of the kingdom": (
         """import kingdom
-open(os.path.join(os.path.dirname(kingdom.__file__), "king/job.py"), "a")"""
+open(os.path.join(os.path.dirname(kingdom.__file__), "court/king/job.py"), "a")"""
     ),
     "a file beside the home": """open(HOME + "-beside", "w")""",
     "the machine": """open("/etc/kingdom-was-here", "w")""",
@@ -632,7 +632,7 @@ def tree(request: pytest.FixtureRequest) -> Iterator[Path]:
         yield trees.program()
 
 
-NO_CGROUPS = Mutant("no control groups here", "kingdom.runtime.cgroup", replace('"/sys/fs/cgroup"', '"/nowhere"'))
+NO_CGROUPS = Mutant("no control groups here", "kingdom.base.runtime.cgroup", replace('"/sys/fs/cgroup"', '"/nowhere"'))
 
 
 @contextmanager

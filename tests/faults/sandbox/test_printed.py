@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.codec import read_json
+from kingdom.base.disk.codec import read_json
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.sandbox import rigs

@@ -14,20 +14,20 @@ from tests.faults.mutants import Check, Mutant
 from tests.faults.sandbox import rigs, test_breakout, test_injection, test_printed, test_resources
 from tests.faults.sandbox.rigs import Rig
 
-PLACES = "kingdom.home.places"
+PLACES = "kingdom.base.home.places"
 
 MUTANTS = [
     Mutant(
         "no Landlock",
-        "kingdom.soldier.sandbox:enter",
+        "kingdom.court.soldier.sandbox:enter",
         replace("_landlock_version() >= 1", "False"),
         "breakout",
         quick=True,
     ),
-    Mutant("no view of its own", "kingdom.soldier.sandbox", drop("_mount_read_only"), "breakout"),
-    Mutant("calls go unfiltered", "kingdom.soldier.sandbox", drop("_filter_calls"), "breakout"),
-    Mutant("leases may be taken", "kingdom.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
-    Mutant("root keeps its privileges", "kingdom.soldier.sandbox", drop("_drop_privileges"), "breakout"),
+    Mutant("no view of its own", "kingdom.court.soldier.sandbox", drop("_mount_read_only"), "breakout"),
+    Mutant("calls go unfiltered", "kingdom.court.soldier.sandbox", drop("_filter_calls"), "breakout"),
+    Mutant("leases may be taken", "kingdom.court.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
+    Mutant("root keeps its privileges", "kingdom.court.soldier.sandbox", drop("_drop_privileges"), "breakout"),
     Mutant("secrets may be read", PLACES, replace("names_in(self.home)", "()"), "breakout"),
     Mutant("locks may be taken", PLACES, replace("(A, *self.locks())", "(A,)"), "breakout"),
     Mutant("others' control folders may be read", PLACES, replace("(self.own(A) / 'camp', B)", "(B,)"), "breakout"),
@@ -37,51 +37,70 @@ MUTANTS = [
         replace("(yield from (self.workspaces, A, B, C, D))", "None"),
         "breakout",
     ),
-    Mutant("keys of the owner may be read", "kingdom.soldiers", replace("_secrets_of_owner(A)", "()"), "breakout"),
+    Mutant(
+        "keys of the owner may be read", "kingdom.court.soldiers", replace("_secrets_of_owner(A)", "()"), "breakout"
+    ),
     Mutant(
         "a link is another way in",
-        "kingdom.soldier.sandbox",
+        "kingdom.court.soldier.sandbox",
         replace("A.add(os.path.realpath(B) if C else D)", "A.add(B)"),
         "linked",
     ),
     Mutant(
         "the whole environment is passed on",
-        "kingdom.soldiers.prepare",
+        "kingdom.court.soldiers.prepare",
         replace("{A: B[A] for A in C if A in B}", "{A: B[A] for A in B}"),
         "breakout",
     ),
     Mutant(
-        "markers that can be guessed", "kingdom.soldiers.prepare", replace("A.token_hex(8)", '"0" * 16'), "injection"
+        "markers that can be guessed",
+        "kingdom.court.soldiers.prepare",
+        replace("A.token_hex(8)", '"0" * 16'),
+        "injection",
     ),
-    Mutant("no markers", "kingdom.soldiers.prompt:_data", body("return text or boundary"), "injection"),
-    Mutant("what a soldier left behind lives on", "kingdom.soldier.serve:_end_tree", body("return 0"), "survivors"),
-    Mutant("orphans are not adopted", "kingdom.soldier.serve", drop("adopt_orphans"), "survivors"),
+    Mutant("no markers", "kingdom.court.soldiers.prompt:_data", body("return text or boundary"), "injection"),
     Mutant(
-        "no soldier is in a cgroup", "kingdom.soldier.serve:_launched", replace("A.cgroup.open()", "None"), "hidden"
+        "what a soldier left behind lives on", "kingdom.court.soldier.serve:_end_tree", body("return 0"), "survivors"
+    ),
+    Mutant("orphans are not adopted", "kingdom.court.soldier.serve", drop("adopt_orphans"), "survivors"),
+    Mutant(
+        "no soldier is in a cgroup",
+        "kingdom.court.soldier.serve:_launched",
+        replace("A.cgroup.open()", "None"),
+        "hidden",
     ),
     Mutant(
-        "all of a soldier are ended at once", "kingdom.runtime.processes:end", replace("_under(A)", "set()"), "cancel"
+        "all of a soldier are ended at once",
+        "kingdom.base.runtime.processes:end",
+        replace("_under(A)", "set()"),
+        "cancel",
     ),
     Mutant(
         "mounts do not mark a soldier",
-        "kingdom.runtime.processes",
+        "kingdom.base.runtime.processes",
         replace("A or markers.mount in B", "A"),
         "mounted",
     ),
     Mutant(
-        "what it printed is kept as it is", "kingdom.soldiers.streams:_repair", drop("_hide"), "printed", quick=True
+        "what it printed is kept as it is",
+        "kingdom.court.soldiers.streams:_repair",
+        drop("_hide"),
+        "printed",
+        quick=True,
     ),
     Mutant(
         "what a killed one printed is kept as it is",
-        "kingdom.general.context",
+        "kingdom.court.general.context",
         drop("streams.repair"),
         "printed, killed",
     ),
-    Mutant("a role does not beat", "kingdom.runtime.role", replace("A.heartbeat.write(B, worked=C)", "None"), "beside"),
-    Mutant("nobody watches", "kingdom.soldier.serve", replace("A.exceeded()", "None"), "bomb"),
+    Mutant(
+        "a role does not beat", "kingdom.base.runtime.role", replace("A.heartbeat.write(B, worked=C)", "None"), "beside"
+    ),
+    Mutant("nobody watches", "kingdom.court.soldier.serve", replace("A.exceeded()", "None"), "bomb"),
     Mutant(
         "only single processes are watched",
-        "kingdom.soldier",
+        "kingdom.court.soldier",
         replace("A > self._limits['cpu_seconds']", "False"),
         "spinners",
     ),
@@ -108,7 +127,7 @@ def without_cgroups(check: Check) -> Check:
     """On a machine that has no control groups: what they would catch must be caught without them."""
 
     def checked(tree: Path, near: str) -> list[str]:
-        cgroup = tree / "kingdom/runtime/cgroup.py"
+        cgroup = tree / "kingdom/base/runtime/cgroup.py"
         cgroup.write_text(cgroup.read_text().replace('_GROUPS = "/sys/fs/cgroup"', '_GROUPS = "/nowhere"'))
         trees.compile_file(cgroup)
         return check(tree, near)
@@ -151,7 +170,7 @@ def test_without_cgroups_nothing_of_a_soldier_outlives_its_task_either() -> None
     tree = trees.new_folder()
     trees.copy_program(trees.program(), tree)
     assert CHECKS["survivors"](tree, "") == []
-    assert '"/nowhere"' in (tree / "kingdom/runtime/cgroup.py").read_text()
+    assert '"/nowhere"' in (tree / "kingdom/base/runtime/cgroup.py").read_text()
 
 
 def test_the_score(figure: oracle.Figure) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.codec import read_json, to_json
+from kingdom.base.disk.codec import read_json, to_json
 from tests.faults import homes, mutants, trees
 from tests.faults.changes import body
 from tests.faults.mutants import Mutant
 from tests.faults.sandbox import rigs
 from tests.faults.sandbox.rigs import Rig
 
-NO_LANDLOCK = Mutant("a kernel without Landlock", "kingdom.soldier.sandbox:_landlock_version", body("return -1"))
+NO_LANDLOCK = Mutant("a kernel without Landlock", "kingdom.court.soldier.sandbox:_landlock_version", body("return -1"))
 SAYS = "this kernel has no Landlock"
 
 ENGINE = """

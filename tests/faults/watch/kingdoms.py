@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kingdom.home.places import Places
-from kingdom.runtime.processes import carries
-from kingdom.steward import STEWARDS, pick
-from kingdom.steward.base import Steward
+from kingdom.base.home.places import Places
+from kingdom.base.runtime.processes import carries
+from kingdom.court.steward import STEWARDS, pick
+from kingdom.court.steward.base import Steward
 from tests.faults import homes, oracle, trees
 from tests.shell_roles import runs
 from tests.waiting import wait_until

@@ -32,7 +32,7 @@ def check_import_failure(tree: Path, launcher: str) -> list[str]:
     with kingdom(launcher, tree=tree, env=SCALED) as court:
         court.up()
         others = {role: pid for role, pid in court.pids().items() if role != "envoy"}
-        (tree / "kingdom" / "envoy" / "__init__.py").write_text("raise ImportError('half an upgrade')\n")
+        (tree / "kingdom" / "court" / "envoy" / "__init__.py").write_text("raise ImportError('half an upgrade')\n")
         trees.compile_program(tree)
         court.cause_fault("envoy", "crash")
         wait_until(lambda: is_quarantined(court, "envoy"), QUARANTINED_WITHIN, f"quarantined: {court.logs()}")

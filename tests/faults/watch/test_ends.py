@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.steward.base import RoleStatus
+from kingdom.court.steward.base import RoleStatus
 from tests.faults import strace, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import (

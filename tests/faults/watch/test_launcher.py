@@ -11,16 +11,7 @@ import pytest
 
 from tests.faults import trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import (
-    BACK_WITHIN,
-    LAUNCHERS,
-    ROLES,
-    WORKING_GENERAL,
-    Kingdom,
-    Load,
-    kingdom,
-    since,
-)
+from tests.faults.watch.kingdoms import BACK_WITHIN, LAUNCHERS, ROLES, WORKING_GENERAL, Kingdom, Load, kingdom, since
 from tests.shell_roles import runs
 from tests.waiting import SOON, wait_until
 

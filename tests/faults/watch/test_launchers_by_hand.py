@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.home.places import Places, find_data
-from kingdom.home.roster import ROLES
-from kingdom.steward import STEWARDS, pick
-from kingdom.steward.base import Steward, launching
-from kingdom.steward.supervisord import Supervisord
+from kingdom.base.home.places import Places, find_data
+from kingdom.base.home.roster import ROLES
+from kingdom.court.steward import STEWARDS, pick
+from kingdom.court.steward.base import Steward, launching
+from kingdom.court.steward.supervisord import Supervisord
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import LAUNCHERS

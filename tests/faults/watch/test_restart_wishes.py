@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kingdom.gateway.orders import Orders
+from kingdom.hall.gateway.orders import Orders
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import BACK_WITHIN, ROLES, THRESHOLD, kingdom, one_of

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.standins.faults import says
-from kingdom.standins.github import GitHub
-from kingdom.standins.jira import Jira
+from kingdom.demo.standins.faults import says
+from kingdom.demo.standins.github import GitHub
+from kingdom.demo.standins.jira import Jira
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import WORKING_GENERAL, Kingdom, Load, kingdom, one_of

@@ -70,7 +70,7 @@ MUTANTS: list[Mutant] = [
     # 4: hung roles
     Mutant(
         "a thread beats",
-        "kingdom.runtime.role",
+        "kingdom.base.runtime.role",
         after(
             'A.write("starting")',
             "import threading\n"
@@ -82,20 +82,20 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a hung role is asked and never killed",
-        "kingdom.steward.roll_call",
+        "kingdom.court.steward.roll_call",
         drop("send(A, signal.SIGKILL)"),
         caught_by="hung and busy",
     ),
     Mutant(
         "a hung role is taken for dead",
-        "kingdom.steward.roll_call",
+        "kingdom.court.steward.roll_call",
         replace("A.living(B)", "False"),
         caught_by="hung and busy",
     ),
     # 5: honest load
     Mutant(
         "a clone is waited for",
-        "kingdom.soldiers.workspace",
+        "kingdom.court.soldiers.workspace",
         replace("B[C] = D(child, E, F)", "child.wait()\nB[C] = D(child, E, F)"),
         caught_by="slow clone",
     ),
@@ -109,7 +109,7 @@ MUTANTS: list[Mutant] = [
     # 7: clocks
     Mutant(
         "a heart's age is reckoned by the wall clock",
-        "kingdom.steward.roll_call:RollCall._silence",
+        "kingdom.court.steward.roll_call:RollCall._silence",
         replace(
             "return self._unchanged.since(...)",
             "return __import__('time').time() - os.path.getmtime(self._places.heartbeat(role))",
@@ -118,59 +118,59 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "a sleep counts as silence",
-        "kingdom.steward",
+        "kingdom.court.steward",
         replace("min(max(0.0, A), longest_gap)", "max(0.0, A)"),
         caught_by="suspend",
     ),
     # 9: the launcher
     Mutant(
         "the chamberlain ends with its launcher",
-        "kingdom.chamberlain.__main__",
+        "kingdom.chamberlain",
         omit("RoleSpec", "survives_hup"),
         caught_by="launcher killed",
     ),
     Mutant(
         "nobody watches the chamberlain",
-        "kingdom.steward.roll_call",
+        "kingdom.court.steward.roll_call",
         replace("watcher(A.name) == B", "B == CHAMBERLAIN != A.name"),
         caught_by="chamberlain hung",
     ),
     # 10: ends
     Mutant(
         "TERM ends a role in the middle of an item",
-        "kingdom.runtime.role",
+        "kingdom.base.runtime.role",
         replace("signal.signal(number, self._stop)", "signal.signal(number, signal.SIG_DFL)"),
         caught_by="ends",
     ),
     Mutant(
         "a copy of supervisord is asked to end as the role that it will be",
-        "kingdom.steward.supervisord:Supervisord.down",
+        "kingdom.court.steward.supervisord:Supervisord.down",
         drop("self._wait_until_they_listen(A)"),
         caught_by="just started",
     ),
     # 11: orphans
     Mutant(
         "another home's soldiers are ours too",
-        "kingdom.runtime.processes",
+        "kingdom.base.runtime.processes",
         replace("A is None or ours not in B", "A is None"),
         caught_by="orphans",
     ),
     Mutant(
         "a role that ended when it was asked to stays down",
-        "kingdom.steward.diagnosis",
+        "kingdom.court.steward.diagnosis",
         replace("State.ENDED if A else State.WELL", "State.STOPPED"),
         caught_by="ended",
     ),
     Mutant(
         "of king and chamberlain both end as if the other one would start them again",
-        "kingdom.runtime.role",
+        "kingdom.base.runtime.role",
         replace("_is_missed(...)", "False"),
         caught_by="ended",
     ),
     # 18: alerts
     Mutant(
         "every alert is a message",
-        "kingdom.chamberlain.alerts",
+        "kingdom.court.chamberlain.alerts",
         constant("PAUSES", "(0.0, 0.0, 0.0)"),
         caught_by="storm",
     ),

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.disk.atomic import Disk
-from kingdom.runtime import tables
-from kingdom.runtime.processes import carries
-from kingdom.runtime.wake import ProcessExits, Waker
-from kingdom.steward import STEWARDS, roll_call
-from kingdom.steward.base import RoleStatus, Steward, Timeouts, command, launching
-from kingdom.steward.diagnosis import ACTIONS, Action, State
-from kingdom.steward.roll_call import Finding, RollCall, What
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.runtime import tables
+from kingdom.base.runtime.processes import carries
+from kingdom.base.runtime.wake import ProcessExits, Waker
+from kingdom.court.steward import STEWARDS, roll_call
+from kingdom.court.steward.base import RoleStatus, Steward, Timeouts, command, launching
+from kingdom.court.steward.diagnosis import ACTIONS, Action, State
+from kingdom.court.steward.roll_call import Finding, RollCall, What
 from tests.faults.watch.kingdoms import one_of
 from tests.shell_roles import Court, found_court, row, runs
 from tests.waiting import SOON, stays, wait_until

@@ -9,8 +9,8 @@ from tests.faults.changes import Text, drop, replace
 from tests.faults.mutants import Mutant
 from tests.faults.oracle import Figure
 
-PAGE = "kingdom/gateway/pages"
-FILES = "kingdom.gateway.page_files"
+PAGE = "kingdom/hall/gateway/pages"
+FILES = "kingdom.hall.gateway.page_files"
 FORGERY, OFFLINE = "tests/web/test_forgery.py", "tests/web/test_offline.py"
 CHAT, ACCESS = "tests/web/test_chat.py", "tests/web/test_access.py"
 MARKUP = f"{FORGERY}::test_markup_in_names_and_messages_is_text"
@@ -23,7 +23,7 @@ MUTANTS = [
     # 22: forged input
     Mutant(
         "clients may send what the kingdom sends",
-        "kingdom.gateway.inputs",
+        "kingdom.hall.gateway.inputs",
         replace('("TEXT", "IMAGE")', '("TEXT", "IMAGE", "SYSTEM")'),
         f"{FORGERY}::test_nobody_speaks_as_the_kingdom",
     ),
@@ -56,19 +56,19 @@ MUTANTS = [
     Mutant("others may frame the page", FILES, replace("\"frame-ancestors 'none'\"", "'frame-ancestors *'"), ELSEWHERE),
     Mutant(
         "the Origin is not checked on the way to the page",
-        "kingdom.gateway.admission:Admission",
+        "kingdom.hall.gateway.admission:Admission",
         replace("not self._admits(A, B)", "False"),
         ELSEWHERE,
     ),
     Mutant(
         "the Host is not checked, nor with it a rebound name",
-        "kingdom.gateway.admission:Admission",
+        "kingdom.hall.gateway.admission:Admission",
         replace("_host_name(A) not in self._hosts", "False"),
         f"{FORGERY}::test_a_rebound_name_is_not_served",
     ),
     Mutant(
         "signatures of tokens are not checked on the way to the page",
-        "kingdom.gateway.tokens:Tokens",
+        "kingdom.hall.gateway.tokens:Tokens",
         replace('{"require": A, "verify_exp": B, "verify_iat": C}', '{"verify_signature": False}'),
         "tests/web/test_entrance.py::test_a_token_that_is_over_or_forged_leads_to_the_entrance",
     ),
@@ -113,7 +113,7 @@ MUTANTS = [
     ),
     Mutant(
         "a new member is told nothing",
-        "kingdom.gateway.rooms:Rooms.joined",
+        "kingdom.hall.gateway.rooms:Rooms.joined",
         drop("_tell_membership"),
         f"{CHAT}::test_a_new_membership_is_seen_at_once",
     ),

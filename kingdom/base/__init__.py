@@ -1,0 +1,1 @@
+"""What every product stands on: files, the home, what travels, processes."""

@@ -1,0 +1,129 @@
+"""What the machine carries right now: its health as the chamberlain measured it, tasks under way, soldiers that run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from kingdom.base.disk.codec import read_json
+from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import BadFile, BadName
+from kingdom.base.home import roster
+from kingdom.base.home.places import Places, is_hidden
+from kingdom.base.times import moment, rests_until
+from kingdom.base.words import Said
+
+CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
+MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it works"
+
+HEALTHS = ("green", "yellow", "orange", "red")
+FIGURES = {
+    "cpu_percent": "cpu {:.0f} %",
+    "memory_percent": "memory {:.0f} %",
+    "memory_available_mb": "{:.0f} MB available",
+    "memory_pressure_percent": "memory pressure {:.0f} %",
+}
+"""What a machine is judged by, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    #: One of HEALTHS, as the chamberlain wrote it; "orange" when its file is old or cannot be read.
+    health: str
+    #: The figures it was judged by.
+    why: str
+    #: What would end this state, in words.
+    until: str
+    #: Tasks that run or could run now: not those that rest, nor those of a general that is stopped or not installed.
+    under_way: int
+
+
+def read(places: Places, now: float, stale_seconds: float, at_most: int) -> Load:
+    """Return the load now. Tasks are opened only when there are `at_most` of them or more."""
+    return Load(*_health(places, now, stale_seconds), _under_way(places, now, at_most))
+
+
+def soldiers_out(places: Places, enough: int = 0) -> list[tuple[str, str]]:
+    """Return the general and task of every soldier that runs; nothing when there cannot be `enough` of them.
+
+    The council bounds its agents itself.
+    """
+    folders = places.control_folders(agents=False)
+    if len(folders) < enough:
+        return []
+    return [(folder.parent.parent.name, folder.name) for folder in folders if is_locked(folder / "lock")]
+
+
+def _under_way(places: Places, now: float, at_most: int) -> int:
+    tasks = list(_tasks(places))
+    if len(tasks) < at_most:
+        return len(tasks)
+    return sum(_by_general(places, tasks, now).values())
+
+
+def under_way_of_each(places: Places, now: float) -> Counter[str]:
+    """Return how many tasks each general has that run or could run now."""
+    return _by_general(places, _tasks(places), now)
+
+
+def _by_general(places: Places, tasks: Iterable[str], now: float) -> Counter[str]:
+    installed = frozenset(places.installed_generals())
+    found = (_runs_or_could(places, task, installed, now) for task in tasks)
+    return Counter(general for general in found if general is not None)
+
+
+def _tasks(places: Places) -> Iterator[str]:
+    for state in ("pending", "in_progress"):
+        folder = places.folder("tasks", state)
+        names = os.listdir(folder) if folder.is_dir() else []
+        yield from (f"{folder}/{name}" for name in names if name.endswith(".json") and not is_hidden(name))
+
+
+def _runs_or_could(places: Places, task: str, installed: Collection[str], now: float) -> str | None:
+    """Return its general; None before its time, while that is stopped or not installed, and for what is not a task."""
+    try:
+        about = os.lstat(task)
+        general, not_before = _of_task(task, about.st_ino, about.st_mtime_ns)
+    except (FileNotFoundError, BadFile):
+        return None
+    if general not in installed or rests_until(not_before, now) is not None:
+        return None
+    with suppress(BadName):
+        return general if roster.desired_state(places, general) == "up" else None
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _of_task(path: str, _inode: int, _changed: int) -> tuple[str, object]:
+    task = read_json(path)
+    return str(task.get("target_general")), task.get("not_before")
+
+
+def _health(places: Places, now: float, stale_seconds: float) -> tuple[str, str, str]:
+    """Return the machine's state, what it was judged by, and what would end it."""
+    try:
+        vitals = read_json(places.resources)
+        taken = moment(str(vitals["timestamp"]))
+        health = str(vitals.get("health", "green"))
+    except (FileNotFoundError, KeyError):
+        return "green", Said("vitals_none", "no vitals yet"), CALMER
+    except (BadFile, ValueError, OSError):
+        return "orange", Said("vitals_bad", "the vitals cannot be read"), MEASURED
+    if now - taken > stale_seconds:
+        age = round(now - taken)
+        return "orange", Said("vitals_old", f"the vitals are {age} s old", seconds=age), MEASURED
+    if health not in HEALTHS:
+        return "orange", Said("vitals_odd", f"the vitals say {health!r}", health=health), MEASURED
+    return health, _figures(vitals.get("judged_by", vitals.get("system"))), CALMER
+
+
+def _figures(system: Any) -> str:
+    given = system if isinstance(system, dict) else {}
+    figures = {key: given[key] for key in FIGURES if isinstance(given.get(key), int | float)}
+    said = ", ".join(text.format(figures[key]) for key, text in FIGURES.items() if key in figures)
+    return Said("figures", said, **figures) if said else Said("vitals", "by its vitals")

@@ -1,0 +1,1 @@
+"""The council's commands."""

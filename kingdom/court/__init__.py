@@ -1,0 +1,1 @@
+"""The court: from an event to its answer."""

@@ -1,0 +1,32 @@
+"""The channel that is always available: files in the home, one JSON line for each post."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from pathlib import Path
+
+from kingdom.court.envoy.channels.base import Channel, ChannelRefused, Draft, Kit, Post
+from kingdom.court.envoy.channels.journal import Journal
+
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Not refusals: they pass, and then the message is posted."""
+
+
+class Console(Channel):
+    def __init__(self, kit: Kit) -> None:
+        self._journal = Journal(kit)
+
+    def post(self, draft: Draft) -> Post:
+        try:
+            return self._journal.add(draft, durable=False)
+        except OSError as error:
+            if error.errno in DISK_ERRORS:
+                raise
+            raise ChannelRefused(channel="the console", why=error.strerror) from None
+
+    def find(self, draft: Draft) -> Post | None:
+        return self._journal.find(draft)
+
+    def unsynced(self) -> Iterable[Path]:
+        return self._journal.files

@@ -1,0 +1,107 @@
+"""What the parts of one general share: its services, configuration, manifest, budgets and workspaces."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kingdom.base.errors import BadConfig, NoSuchThing
+from kingdom.base.home import config, manifests
+from kingdom.base.home.places import check_name
+from kingdom.base.records.messages import Result, Task
+from kingdom.base.records.sessions import Sessions
+from kingdom.base.runtime.role import Services
+from kingdom.base.times import stamp
+from kingdom.court.soldiers import streams
+from kingdom.court.soldiers.budgets import Budgets
+from kingdom.court.soldiers.handle import SoldierHandle
+from kingdom.court.soldiers.workspace import Workspaces
+
+
+class Ending(NamedTuple):
+    """A task whose result is to be written."""
+
+    task: Task
+    soldier: SoldierHandle
+    result: Result
+    #: The workspace that the task went on in.
+    inherited: str | None
+    #: Whether its workspace may be removed.
+    is_done: bool
+
+
+class Context:
+    def __init__(self, services: Services) -> None:
+        self.name = check_name("general", services.name)
+        self.budgets = Budgets(services.places, services.disk, services.log, {})
+        self.workspaces = Workspaces(services.places, self.name, services.unsynced, {})
+        self.sessions = Sessions(services.places, services.unsynced)
+        self._handles: dict[str, SoldierHandle] = {}
+        self.endings: list[Ending] = []
+        """Tasks that end in this turn: their results are written together."""
+        self.take_over(services)
+        seen = manifests.fingerprint(services.places.manifest(self.name))
+        self.manifest = manifests.of(services.places, self.name)
+        self._note_manifest(seen)
+
+    def take_over(self, services: Services) -> None:
+        """Use new configuration, all of it or nothing: what can be wrong is read first."""
+        king = config.load(services.places, "king")
+        self.king_config = king
+        self.services = services
+        self.config = services.config
+        self.budgets.rules = {**services.config["budgets"], **services.config["quota"]}
+        self.workspaces.rules = services.config["repositories"]
+
+    def reread_manifest(self) -> None:
+        """Read the manifest again when its file has changed. One that is broken is logged, and the old one kept."""
+        seen = manifests.fingerprint(self.services.places.manifest(self.name))
+        if seen == self._manifest_seen:
+            return
+        try:
+            self.manifest = manifests.of(self.services.places, self.name)
+        except OSError as error:
+            # Not what it says, but the disk or a lease: the next look tries again.
+            self.services.log.error(f"keeps its old manifest: {error}")
+            return
+        except (BadConfig, NoSuchThing) as error:
+            self.services.log.error(f"keeps its old manifest: {error}")
+        self._note_manifest(seen)
+
+    def handle(self, task_id: str) -> SoldierHandle:
+        """Return the handle of a task's soldier: the same one until what the soldier left is removed."""
+        if task_id not in self._handles:
+            self._handles[task_id] = SoldierHandle(self.services.places, self.name, task_id)
+        return self._handles[task_id]
+
+    def now(self) -> str:
+        return stamp(self.services.clock())
+
+    def end(self, soldier: SoldierHandle) -> None:
+        """Kill what is left of a soldier, and do with what it printed as its serving process would have done."""
+        soldier.kill()
+        if soldier.order is not None:
+            streams.repair(soldier.order, self.services.secrets.values())
+
+    def dismiss(self, soldier: SoldierHandle) -> None:
+        """Take an ended soldier off the list of those that run, and remove what it leaves."""
+        self._handles.pop(soldier.task, None)
+        self.sessions.remove(soldier.task)
+        soldier.clear(self.services.unsynced)
+
+    def clear_traces(self, soldier: SoldierHandle, inherited: str | None, *, is_done: bool = False) -> None:
+        """Remove what an ended task leaves, the control folder last: while it is there, a restart clears the rest.
+
+        Unless `is_done` says that its workspace may go, its result is read for that.
+        """
+        self._handles.pop(soldier.task, None)
+        if is_done:
+            self.workspaces.clear(soldier.task, inherited)
+        else:
+            self.workspaces.clear_if_done(soldier.task, inherited)
+        if soldier.left_traces():
+            self.dismiss(soldier)
+
+    def _note_manifest(self, seen: list[int] | None) -> None:
+        self._manifest_seen = seen
+        in_use = {} if seen is None else {self.name: seen}
+        manifests.note_in_use(self.services.places, self.services.unsynced, self.name, in_use)

@@ -1,0 +1,131 @@
+"""What a soldier's HOME gets from the owner's and from its general's package: only named files, as copies.
+
+`runtime.bring` of config/system.yaml names what may be brought in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, run
+from typing import Any
+
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.codec import read_json
+from kingdom.base.errors import BadFile
+from kingdom.base.home.places import Places
+from kingdom.court.soldiers.engines.base import Surroundings
+
+CREDENTIALS, PLUGINS, GIT = "credentials", "plugins", "git"
+SIGNED_IN = (".claude/.credentials.json", ".codex/auth.json")
+SHORTEST_TOKEN = 20
+"""Shorter texts in such files are names and dates."""
+
+
+class Furnishing:
+    """Lays files into a HOME that nobody else writes meanwhile."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def write(self, name: str, text: str) -> None:
+        path = self._home / name
+        make_folder(path.parent)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def link(self, name: str, target: Path) -> None:
+        path = self._home / name
+        make_folder(path.parent)
+        path.symlink_to(target)
+
+    def copy(self, name: str, source: Path) -> None:
+        """Copy a folder's content; existing files stay."""
+        for path in sorted(source.rglob("*")):
+            target = self._home / name / path.relative_to(source)
+            if path.is_file() and not target.exists():
+                make_folder(target.parent)
+                shutil.copyfile(path, target)
+
+
+def has_variable(services: Surroundings, names: Iterable[str]) -> bool:
+    """Return whether one of these is set, in `.env` or in the environment."""
+    return any(services.secrets.get(name) or os.environ.get(name) for name in names)
+
+
+def credentials(runtime: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """Return what the owner is signed in with, if it may be brought in; None when there is nothing."""
+    return _json_of_owner(name) if CREDENTIALS in runtime["bring"] else None
+
+
+def lent_secrets(runtime: Mapping[str, Any]) -> list[str]:
+    """Return every token in what the owner is signed in with, as far as it may be brought in."""
+    found: list[str] = []
+    for name in SIGNED_IN:
+        parts: list[Any] = [credentials(runtime, name)]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, dict | list):
+                parts += part.values() if isinstance(part, dict) else part
+            elif isinstance(part, str) and len(part) >= SHORTEST_TOKEN:
+                found.append(part)
+    return found
+
+
+def claude_plugins(runtime: Mapping[str, Any]) -> dict[str, Path]:
+    """Return the folders of the owner's enabled plug-ins of Claude Code by `name@market`, if they may be brought in."""
+    if PLUGINS not in runtime["bring"]:
+        return {}
+    enabled = (_json_of_owner(".claude/settings.json") or {}).get("enabledPlugins")
+    installed = (_json_of_owner(".claude/plugins/installed_plugins.json") or {}).get("plugins")
+    if not isinstance(enabled, dict) or not isinstance(installed, dict):
+        return {}
+    found: dict[str, Path] = {}
+    for name, is_enabled in enabled.items():
+        rows = installed.get(name)
+        for row in rows if isinstance(rows, list) else [rows]:
+            if is_enabled and isinstance(row, dict) and os.path.isdir(folder := str(row.get("installPath"))):
+                found[name] = Path(folder)
+    return found
+
+
+def plugin(found: Mapping[str, Path], name: str) -> Path | None:
+    """Return the folder of a plug-in that a manifest names, as `name` or `name@market`."""
+    return next((folder for known, folder in found.items() if name in (known, known.partition("@")[0])), None)
+
+
+def git_identity(runtime: Mapping[str, Any]) -> str | None:
+    """Return a git configuration with the owner's name and address alone, if they may be brought in."""
+    if GIT not in runtime["bring"]:
+        return None
+    asked = ["git", "config", "--global", "--get-regexp", r"^user\.(name|email)$"]
+    try:
+        found = run(asked, stdin=DEVNULL, stderr=DEVNULL, stdout=PIPE, text=True, check=False).stdout
+    except OSError:
+        return None
+    lines = [line.partition(" ") for line in found.splitlines()]
+    kept = "".join(f"\t{key.partition('.')[2]} = {json.dumps(value, ensure_ascii=False)}\n" for key, _, value in lines)
+    return f"[user]\n{kept}" if kept else None
+
+
+def of_package(places: Places, general: str, kind: str, engine: str) -> Iterator[Path]:
+    """Yield where a general keeps its agents or skills: in its package, or installed beside others'.
+
+    A folder for the engine wins over the one for all.
+    """
+    for folder in (places.package(general) / kind, places.extras(kind) / general):
+        if (folder / engine).is_dir():
+            yield folder / engine
+        elif folder.is_dir():
+            yield folder
+
+
+def _json_of_owner(name: str) -> dict[str, Any] | None:
+    try:
+        return read_json(Path.home() / name)
+    except (OSError, BadFile, RuntimeError):
+        return None

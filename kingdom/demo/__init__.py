@@ -1,0 +1,1 @@
+"""The demo: a story, and stand-ins of the services it needs."""

@@ -1,0 +1,1 @@
+"""The envoy's channel to the hall."""

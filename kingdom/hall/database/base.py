@@ -1,0 +1,101 @@
+"""What every database of the chat does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from kingdom.base.errors import BadConfig, BadInput, KingdomError
+from kingdom.base.home.places import Places
+
+T = TypeVar("T")
+Row = dict[str, Any]
+_HERE = Path(__file__).parent
+_STATEMENT = re.compile(r"^-- name: (\w+)(?:@(\w+))?\n(.*?);\s*(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
+
+
+class Unavailable(KingdomError):
+    """the database cannot be used now: {why}"""
+
+
+class NewerTables(Unavailable):
+    """a newer Kingdom has made the tables of this database (step {found}, this one knows {known}); use that one"""
+
+
+class Refused(BadInput):
+    """the database refuses this: {why}"""
+
+
+class Transaction(Protocol):
+    """What can be done within one transaction. Ids and times are texts; a time reads 2026-11-19T01:02:03.123Z."""
+
+    def one(self, statement: str, **values: object) -> Row | None:
+        """Return the first row of a named statement, or None."""
+
+    def all(self, statement: str, **values: object) -> list[Row]:
+        """Return every row of a named statement."""
+
+    def do(self, statement: str, **values: object) -> int:
+        """Carry a named statement out and return how many rows it changed."""
+
+    def each(self, statement: str, rows: Sequence[Mapping[str, object]]) -> list[Row | None]:
+        """Carry a named statement out once for every row of values; return the row that each returned, or None.
+
+        Where a name stands for several statements, those behind the first follow for rows for which it returned one.
+        """
+
+
+class Database(Protocol):
+    """A database of the chat. Every thread gets a connection of its own, which is made anew when it breaks."""
+
+    def __init__(self, url: str, places: Places) -> None: ...
+
+    def migrate(self) -> None:
+        """Bring the tables up to date; nothing happens when they are. Two processes may do so at once."""
+
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        """Return what `work` returns, after its writes are durable; none of them are when this raises Refused.
+
+        After Unavailable nobody knows: the transaction may be there whole or not at all.
+        """
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Return what `work` returns, which only reads."""
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+
+
+@cache
+def statements(dialect: str) -> dict[str, str]:
+    """Return the statements of `statements/`. One that ends in `@dialect` stands for that database alone.
+
+    SQLite has no ILIKE: its LIKE does not mind the case.
+    """
+    found: dict[str, str] = {}
+    for path in sorted((_HERE / "statements").glob("*.sql")):
+        for name, only, sql in _STATEMENT.findall(path.read_text("utf-8")):
+            if only in ("", dialect):
+                found[name] = sql.replace("ILIKE", "LIKE") if dialect == "sqlite" else sql
+    return found
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Return the numbered steps by which the tables came to be what they are."""
+    return [(int(path.name[:4]), path.read_text("utf-8")) for path in sorted((_HERE / "migrations").glob("*.sql"))]
+
+
+def missing_steps(done: set[int]) -> list[tuple[int, str]]:
+    """Return the steps that a database still needs. NewerTables when it has made some that are not known here."""
+    known = migrations()
+    if done and (newest := max(done)) > known[-1][0]:
+        raise NewerTables(found=newest, known=known[-1][0])
+    return [(number, script) for number, script in known if number not in done]
+
+
+def refuse_url(places: Places, why: str) -> BadConfig:
+    """Return the error about the `database` of hall.yaml. The address itself may hold a password."""
+    return BadConfig(path=places.config / "hall.yaml", line="", key="database", why=why)

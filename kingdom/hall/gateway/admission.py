@@ -1,0 +1,96 @@
+"""Checks that every request passes first: its Host, its Origin, and its address's rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kingdom.base import loopback
+from kingdom.hall.gateway.limits import Rate
+from kingdom.hall.gateway.refusals import Refusal, answer
+
+METHODS = "GET, POST, OPTIONS"
+REMEMBERED_SECONDS = "600"
+
+
+class Admission:
+    """Wraps the whole application. `app` is set by who makes both."""
+
+    def __init__(self, app: ASGIApp, rate: Rate) -> None:
+        self._app = app
+        self._rate = rate
+        self._hosts: frozenset[str] = frozenset(loopback.HOSTS)
+        self._origins: frozenset[str] = frozenset()
+
+    def configure(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
+        """Take over which Hosts and Origins pass besides our own."""
+        self._hosts = frozenset({*loopback.HOSTS, *(_host_name(host) for host in hosts)})
+        self._origins = frozenset(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        try:
+            self._check(scope, headers, origin)
+        except Refusal as refusal:
+            await answer(refusal)(scope, receive, send)
+            return
+        if origin is None or scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            await _answer_preflight(origin, send)
+        else:
+            await self._app(scope, receive, _allowing(origin, send))
+
+    def _check(self, scope: Scope, headers: Headers, origin: str | None) -> None:
+        if len(hosts := headers.getlist("host")) != 1 or _host_name(hosts[0]) not in self._hosts:
+            raise Refusal(403, "This Host is not served here; name it under hosts in hall.yaml")
+        if origin is not None and not self._admits(origin, hosts[0]):
+            raise Refusal(403, "This Origin is not allowed; name it under origins in hall.yaml")
+        if wait := self._rate.wait_seconds(scope["client"][0] if scope.get("client") else ""):
+            raise Refusal(429, "Too many requests", retry_after=wait)
+
+    def _admits(self, origin: str, host: str) -> bool:
+        if "*" in self._origins or origin in self._origins:
+            return True
+        try:
+            return origin != "null" and urlsplit(origin).netloc.lower() == host.lower()
+        except ValueError:
+            return False
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without its port and brackets; "" when it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _allowing(origin: str, send: Send) -> Send:
+    """Return a `send` that lets the page of an allowed Origin read the answer."""
+
+    async def send_allowing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = "History-Cut, Retry-After"
+            headers.append("Vary", "Origin")
+        await send(message)
+
+    return send_allowing
+
+
+async def _answer_preflight(origin: str, send: Send) -> None:
+    headers = [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-allow-methods", METHODS.encode()),
+        (b"access-control-allow-headers", b"authorization, content-type"),
+        (b"access-control-max-age", REMEMBERED_SECONDS.encode()),
+        (b"vary", b"Origin"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

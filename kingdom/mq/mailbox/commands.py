@@ -1,0 +1,126 @@
+"""The table of what the mailbox can be asked: the calls of the engine (calls.CALLS) and what only a manager knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kingdom.base.errors import BadName
+from kingdom.mq.budget import Budget
+from kingdom.mq.call_fields import Call, Data, Objects, Payload
+from kingdom.mq.calls import CALLS, Command, NotYet, refused
+from kingdom.mq.engine import Engine
+from kingdom.mq.errors import InvalidRequest, Refusal
+from kingdom.mq.mailbox.counters import UNKNOWN, Counters
+from kingdom.mq.mailbox_folders import check_request_id
+from kingdom.mq.stores.base import MOST_AT_ONCE
+from kingdom.mq.typed_calls import TOGETHER
+
+CALLS_OF_BATCH = Objects("calls")
+
+
+class Late(Refusal):
+    """its deadline had passed before it was read; nothing was done"""
+
+    code = "ERR_TIMEOUT"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandContext:
+    """What commands work on."""
+
+    engine: Engine
+    counters: Counters
+    #: The configured name of this machine.
+    node: str
+    #: Seconds since the epoch.
+    clock: Callable[[], float]
+
+
+def health(context: CommandContext, call: Call) -> Data:
+    trouble = context.engine.store.trouble
+    about = {"status": "degraded", "trouble": trouble} if trouble else {"status": "ok"}
+    return {**about, "timestamp": int(context.clock() * 1000), "nodeId": context.node}
+
+
+def metrics(context: CommandContext, call: Call) -> Data:
+    now = context.clock()
+    return {"timestamp": int(now * 1000), **context.counters.as_json(now)}
+
+
+def call_batch(context: CommandContext, call: Call) -> Data | NotYet:
+    """Carry out several calls of one client, each as if it had come alone. What has no answer was not begun."""
+    calls, budget = call[CALLS_OF_BATCH], Budget()
+    #: The answers so far, and what the call that comes next has done.
+    before: tuple[list[Data], Any] = call.done or ([], None)
+    answers, done = before
+    room = MOST_AT_ONCE - sum(_size(answer) for answer in answers)
+    while len(answers) < len(calls) and room > 0:
+        if not budget.is_left():
+            return NotYet((answers, done))
+        budget.spend()
+        answer = _answer(context, calls[len(answers)], call, done)
+        if isinstance(answer, NotYet):
+            return NotYet((answers, answer.done))
+        answers.append(answer)
+        done = None
+        room -= _size(answer)
+    return {"answers": answers}
+
+
+def _answer(context: CommandContext, request: Payload, batch: Call, done: Any) -> Data | NotYet:
+    """Return the answer to one call of a batch."""
+    number, payload, now = request.get("requestId"), request.get("payload"), context.clock()
+    name, code = UNKNOWN, None
+    try:
+        try:
+            check_request_id(number)
+        except BadName as error:
+            raise InvalidRequest(field="requestId", why=str(error)) from None
+        found = find(str(request.get("command")))
+        if found is None or found[0] not in TOGETHER:
+            raise InvalidRequest(field="command", why=f"is none of {', '.join(TOGETHER)}")
+        name, row = found
+        if (deadline := request.get("deadlineMs") or 0) and not isinstance(deadline, (int, float)):
+            raise InvalidRequest(field="deadlineMs", why="is not a number")
+        if 0 < deadline < now * 1000:
+            raise Late
+        given = payload if isinstance(payload, dict) else {}
+        data = row.answer(context, Call(given, batch.client, str(number), batch.again, done))
+        if isinstance(data, NotYet):
+            return data
+        answer: Data = {"requestId": number, "ok": True, "data": data}
+    except Refusal as refusal:
+        code = refusal.code
+        answer = {"requestId": number, "ok": False, "error": refused(refusal)}
+    context.counters.count(name, code, now)
+    return answer
+
+
+def _size(answer: Data) -> int:
+    message = answer.get("data", {}).get("message")
+    return len(message["payload"]) if message else 0
+
+
+def _on_engine(row: Command[Engine]) -> Command[CommandContext]:
+    def answer(context: CommandContext, call: Call) -> Data | NotYet:
+        return row.answer(context.engine, call)
+
+    return Command(answer, row.fields, row.aliases, row.run_once, row.nothing)
+
+
+COMMANDS: dict[str, Command[CommandContext]] = {
+    **{name: _on_engine(row) for name, row in CALLS.items()},
+    "health": Command(health),
+    "metrics": Command(metrics),
+    "call_batch": Command(call_batch, (CALLS_OF_BATCH,)),
+}
+
+
+def find(name: str) -> tuple[str, Command[CommandContext]] | None:
+    """Return a command and its first name, by any of its names in any case."""
+    word = name.lower()
+    if word in COMMANDS:
+        return word, COMMANDS[word]
+    return next(((name, row) for name, row in COMMANDS.items() if word in row.aliases), None)
