@@ -135,8 +135,11 @@ def test_a_pid_that_names_another_process_now_gets_no_signal(started: Started) -
 
 
 def test_a_tree_holds_every_descendant_and_no_zombie(started: Started) -> None:
-    process = started.start("sh -c 'echo $$; sh -c \"echo \\$\\$; exec sleep 300\" & wait' & true & echo $!; wait %1")
-    wait_until(lambda: len(tree(process.pid)) >= 2, SOON, "its children")
+    ended_child = "sh -c 'echo $$' & "
+    process = started.start(ended_child + "sh -c 'echo $$; sh -c \"echo \\$\\$; exec sleep 300\"; true'; true")
+    family = set(pids_said(process, 3))
+    wait_until(lambda: len(tree(process.pid)) == 2, SOON, "the end of the child that only speaks")
+    assert set(tree(process.pid)) < family
     assert process.pid not in tree(process.pid)
     assert set(tree(process.pid)) <= set(tree(os.getpid()))
 
