@@ -52,7 +52,7 @@ logs: installed ## follow the logs [ROLE=king]
 installed:
 	@[ -x $(KINGDOM) ] || { echo 'nothing is set up here yet: make up' >&2; exit 1; }
 
-test: ## the whole quick suite; what failed is tried once more, alone, and fails the run all the same
+test: ## the whole quick suite; a test that fails is run five times more, alone, and fails the run all the same
 	@began=$$(date +%s); bin/setup dev && echo "SET-UP: $$(($$(date +%s) - began)) s"
 	@exec $(PY) -m tests.run -n $(WORKERS) --dist worksteal $(ELSEWHERE:%=--ignore=tests/%)
 
@@ -73,16 +73,16 @@ check-tests:
 web-test: ## the page of the hall in a real browser
 	@bin/setup web
 	@tests/web/install.sh
-	@exec $(PY) -m pytest -q -n 2 --dist loadfile tests/web
+	@exec $(PY) -m tests.run -q -n 2 --dist loadfile tests/web
 
 test-outside: ## the engines' real programs, from npm, against models played on loopback
 	@bin/setup dev
 	@tests/outside/install.sh
-	@exec $(PY) -m pytest -q -n 2 -o faulthandler_timeout=0 tests/outside
+	@exec $(PY) -m tests.run -q -n 2 -o faulthandler_timeout=0 tests/outside
 
 test-distributed: ## the hall on Kafka and PostgreSQL
 	@bin/setup distributed
-	@if [ -d tests/distributed ]; then exec $(PY) -m pytest tests/distributed; else echo 'no hall yet: nothing to test'; fi
+	@if [ -d tests/distributed ]; then exec $(PY) -m tests.run tests/distributed; else echo 'no hall yet: nothing to test'; fi
 
 faults: export KINGDOM_CAMPAIGN = 1
 faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defect] [MUTANTS=random ROOM=court/king]
