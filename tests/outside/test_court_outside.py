@@ -318,9 +318,7 @@ def test_tests_that_are_written_for_a_repository_are_kept_and_people_are_told_wh
     assert f"Its commits lie in {folder}." in court.told(name, "[complete]")
     result = json.loads(kingdom.places.result(name).read_text())
     assert result["metrics"]["files_touched"] == 1
-    record_property(
-        "figure", f"{engine}: gen-test: {made.split(chr(10))[0]!r} in {folder.relative_to(kingdom.base.home)}"
-    )
+    record_property("figure", f"{engine}: gen-test: {made.split(chr(10))[0]!r} in {folder.relative_to(kingdom.home)}")
 
 
 def test_no_key_lies_anywhere_but_where_it_was_put(court: Court) -> None:
