@@ -25,7 +25,7 @@ from kingdom.base.errors import BadConfig, BadHome, Exit, KingdomError, Launcher
 from kingdom.base.home import config, dotenv, manifests, roster, team
 from kingdom.base.home.places import Places, find_schema
 from kingdom.base.runtime.processes import all_pids, stat_fields
-from kingdom.base.words import count, one_line
+from kingdom.base.words import DAY, count, one_line
 from kingdom.cli import as_json, engine_services, home, screen, services
 from kingdom.cli.screen import Line, Part, Section
 from kingdom.court import picture
@@ -422,6 +422,15 @@ def _hall(places: Places) -> Iterator[Finding]:
             yield _health(said["role"], str(said["address"]))
         else:
             yield Finding("bad", "hall", f"{said['role']} {one_line(said.get('why'), 200)}")
+        yield from _unexpected_ends(said)
+
+
+def _unexpected_ends(said: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield that a gateway ended sockets for no known reason within the last day."""
+    ends, last = said.get("unexpected_ends"), said.get("unexpected_end_at")
+    if isinstance(ends, int) and isinstance(last, int) and ends and time.time() - last < DAY:
+        step = f"`grep 'no known reason' logs/{said['role']}.log` says when and after how many seconds"
+        yield Finding("bad", "hall", f"{said['role']} ended {count(ends, 'socket')} for no known reason", step)
 
 
 def _owner(places: Places, hall: config.Config) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -86,7 +86,12 @@ def gateway_without_port(places: Places) -> None:
     gateway(places, {"why": "cannot listen on 127.0.0.1 port 7700"})
 
 
-def gateway(places: Places, said: dict[str, str]) -> None:
+def gateway_that_cuts(places: Places) -> None:
+    said = {"unexpected_ends": 3, "unexpected_end_at": int(time.time()) - 60}
+    gateway(places, {"address": "http://127.0.0.1:1", **said})
+
+
+def gateway(places: Places, said: Mapping[str, object]) -> None:
     """Let the gateway run, and say something of itself."""
     places.own("gateway").mkdir(parents=True)
     Lock(places.lock("gateway"), "gateway").acquire()
@@ -167,6 +172,7 @@ def test_a_general_of_another_kingdom_may_have_its_prompts_elsewhere(terminal: T
         (hall_without_worker, "warn", "the gateway is switched on and the worker is not; write roles: {worker: true}"),
         (open_hall, "warn", "everybody who reaches 0.0.0.0:7700 can register; write registration: closed"),
         (deaf_gateway, "bad", "gateway does not answer at http://127.0.0.1:1"),
+        (gateway_that_cuts, "bad", "gateway ended 3 sockets for no known reason; `grep 'no known reason' logs/gateway"),
         (gateway_without_port, "bad", "gateway cannot listen on 127.0.0.1 port 7700"),
         (council_without_agents, "warn", "council: it is switched on and nobody is to be told; run `"),
         (

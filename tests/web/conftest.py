@@ -1,7 +1,5 @@
 """A browser for all tests of the page, and a hall for each file of them."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,29 +9,21 @@ from tests.hall.gateway.halls import OPEN, Hall, running
 try:
     from playwright.sync_api import Browser, sync_playwright
 
-    from tests.web.screens import Screen
+    from tests.web.screens import Screen, find_chromium, launch
 except ImportError:
     collect_ignore_glob = ["test_*.py"]
     HAS_BROWSER = False
 else:
     HAS_BROWSER = True
 
-NAMES = ("chromium", "chromium-browser", "google-chrome-stable")
-
 
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[Browser]":
     """Return the machine's own Chromium."""
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if path is None:
+    if find_chromium() is None:
         pytest.skip("NO CHROMIUM HERE, SO THE PAGE IS NOT TRIED IN A BROWSER: apt-get install chromium")
-    # /dev/shm is small in containers; names of attackers lead here; as root it does not start with a sandbox.
-    options = ["--disable-dev-shm-usage", "--host-resolver-rules=MAP *.example 127.0.0.1"]
-    options += ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=options)
+    with sync_playwright() as playwright, launch(playwright) as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

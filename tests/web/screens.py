@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Playwright, expect
 
 from kingdom.base.home import config
 from kingdom.hall.database import own_rooms
@@ -26,6 +29,23 @@ expect.set_options(timeout=SECONDS * 1000)
 #: A script by which the page does not look again by itself every ten seconds.
 RARELY = "const again = setInterval; window.setInterval = (work, ms) => again(work, ms === 10000 ? 1e9 : ms)"
 PHONE, TABLET, DESK = (360, 740), (768, 1024), (1280, 800)
+NAMES = ("chromium", "chromium-browser", "google-chrome-stable")
+
+
+def find_chromium() -> str | None:
+    """Return the path of the machine's own Chromium."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def launch(playwright: Playwright) -> Iterator[Browser]:
+    """Run a browser."""
+    # /dev/shm is small in containers; names of attackers lead here; as root it does not start with a sandbox.
+    options = ["--disable-dev-shm-usage", "--host-resolver-rules=MAP *.example 127.0.0.1"]
+    options += ["--no-sandbox"] if os.geteuid() == 0 else []
+    started = playwright.chromium.launch(executable_path=find_chromium(), args=options)
+    yield started
+    started.close()
 
 
 class Screen:

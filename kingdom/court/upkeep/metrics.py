@@ -158,6 +158,11 @@ METRICS: Mapping[str, Metric] = {
     "kingdom_hall_cut_sockets_total": Metric(
         "counter", "Slow sockets that a gateway cut since its start.", _of_hall("cut_sockets", gateway=True)
     ),
+    "kingdom_hall_unexpected_ends_total": Metric(
+        "counter",
+        "Sockets that a gateway ended for no known reason since its start.",
+        _of_hall("unexpected_ends", gateway=True),
+    ),
     "kingdom_hall_stored_total": Metric(
         "counter", "Messages that a worker stored since its start.", _of_hall("stored")
     ),

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from kingdom.base.home.config import Config
 from kingdom.base.runtime.role import Services
+from kingdom.base.words import count
 from kingdom.hall.database.base import Refused, Unavailable
 from kingdom.hall.database.ids import new_uuid
 from kingdom.hall.database.opening import open_database
@@ -115,6 +116,7 @@ class Application:
         self._is_stopping = False
         self._red_until = 0.0
         self._cuts = 0
+        self._ends_told = self._ended_at = 0
         self.configure(services.config)
 
     def configure(self, config: Config) -> None:
@@ -171,6 +173,8 @@ class Application:
             "sockets": len(self._clients.by_pipe),
             "refused_sockets": self._sockets.refused_sockets,
             "cut_sockets": self._cuts,
+            "unexpected_ends": self._sockets.unexpected_ends,
+            "unexpected_end_at": self._ended_at,
             "accepted": self._sockets.accepted,
             "failed": self._sockets.failed,
             "delivered": self._delivery.delivered,
@@ -232,9 +236,20 @@ class Application:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             await self._sockets.end_sessions()
             self._rooms.expire()
+            self._tell_unexpected_ends()
             if (now := time.monotonic()) - looked >= LOOK_FOR_SILENT_SECONDS:
                 looked = now
                 await self._sockets.drop_silent()
+
+    def _tell_unexpected_ends(self) -> None:
+        new = self._sockets.unexpected_ends - self._ends_told
+        if new:
+            self._ends_told += new
+            self._ended_at = int(self._services.clock())
+            seconds = self._sockets.ended_after
+            self._services.log.error(
+                f"{count(new, 'socket')} ended for no known reason, the last one after {seconds:.1f} s"
+            )
 
     async def _watch_lag(self) -> None:
         """Refuse messages while too many of those taken in are not stored yet."""

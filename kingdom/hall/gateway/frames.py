@@ -77,6 +77,9 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     take: Callable[[bytes], bool] | None = None
     #: Whether nothing of this client is under way, which must not be overtaken.
     is_idle = False
+    #: Called when the connection has ended though neither side had meant it to.
+    ended_unexpectedly: Callable[[float], None] | None = None
+    _is_cut = _has_left = False
     _part = b""
     #: What is left of a frame that another thread has begun to send.
     _rest = b""
@@ -84,12 +87,23 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         #: Held while a frame is sent, and while the socket is given up: its number may be another's afterwards.
         self._sending = threading.Lock()
+        self._since = self.loop.time()
         self._socket: int = transport.get_extra_info("socket").fileno()
         super().connection_made(transport)
+
+    def eof_received(self) -> None:
+        self._has_left = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         with self._sending:
             super().connection_lost(exc)
+        if self.ended_unexpectedly is not None and not self._was_meant_to_end(exc):
+            self.ended_unexpectedly(self.loop.time() - self._since)
+
+    def _was_meant_to_end(self, error: Exception | None) -> bool:
+        """Return whether the client left, the network failed, or a close frame or `cut` ended it."""
+        by_client = self._has_left or self.conn.close_rcvd is not None or isinstance(error, OSError)
+        return by_client or self._is_cut or self.conn.close_sent is not None
 
     def data_received(self, data: bytes) -> None:
         if not self.handshake_complete:
@@ -142,13 +156,18 @@ class FrameProtocol(WebSocketsSansIOProtocol):
 
     def cut(self) -> None:
         """End the connection at once; what waits is lost."""
+        self._is_cut = True
         self.transport.abort()
 
 
 class HttpProtocol(H11Protocol):
-    """HTTP whose requests have to come whole in time: else who sends none, or byte by byte, is connected for ever."""
+    """HTTP whose requests must arrive whole within `request_seconds`, so that nobody stays connected without one."""
 
     _coming: asyncio.TimerHandle | None = None
+
+    def __init__(self, *, request_seconds: float, **given: Any) -> None:
+        super().__init__(**given)
+        self._request_seconds = request_seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -159,9 +178,11 @@ class HttpProtocol(H11Protocol):
         self._wait_for_request()
 
     def _wait_for_request(self) -> None:
-        is_coming = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
+        # After an upgrade the connection belongs to the web socket: from then on no request is awaited.
+        is_http = self.transport.get_protocol() is self and not self.transport.is_closing()
+        is_coming = is_http and self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         if is_coming and self._coming is None:
-            self._coming = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
+            self._coming = self.loop.call_later(self._request_seconds, self.transport.close)
         elif not is_coming and self._coming is not None:
             self._coming.cancel()
             self._coming = None
@@ -175,7 +196,8 @@ class HttpProtocol(H11Protocol):
 class Listener:
     """The sockets that the gateway listens on, and the connections that came in."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, request_seconds: float = REQUEST_SECONDS) -> None:
+        self._request_seconds = request_seconds
         self._config = uvicorn.Config(
             app,
             http=HttpProtocol,
@@ -198,7 +220,11 @@ class Listener:
         """Listen, on both families where the host is loopback, and return the port."""
         loop = asyncio.get_running_loop()
         factory: Callable[[], Any] = partial(
-            _http_protocol(self._config), config=self._config, server_state=self._state, app_state={}
+            _http_protocol(self._config),
+            request_seconds=self._request_seconds,
+            config=self._config,
+            server_state=self._state,
+            app_state={},
         )
         for bound in _bind(host, port):
             self._servers.append(await loop.create_server(factory, sock=bound, backlog=BACKLOG))

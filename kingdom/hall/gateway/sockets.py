@@ -32,6 +32,10 @@ from kingdom.hall.topics.base import Outcome, Producer
 from kingdom.hall.topics.names import MESSAGES
 
 PING_SECONDS, PONG_SECONDS = 25, 20
+UPGRADE_SECONDS = 10.0
+"""How long a polling client may take to go over to a web socket that it has opened."""
+SIGN_IN_SECONDS = 45.0
+"""How long a connection may be open without a user: as long as under the stock server."""
 CLOSE_SECONDS = 1.0
 """How long a refused client may take to hang up by itself."""
 REFUSAL_SECONDS = 0.1
@@ -95,8 +99,10 @@ class HallSocket:
         self._frames: FrameProtocol = environ["asgi.scope"]["state"][FRAMES]
         await self._send({"type": "websocket.accept"})
         if self._pipe.connected and not await self._upgrade():
+            await self.close()
             return ""
         self._pipe.connected = self._pipe.upgraded = True
+        self._hall.serve(self._pipe.sid, self._frames)
         writer = asyncio.ensure_future(self._write())
         await self._read()
         await self._pipe.queue.put(None)
@@ -108,11 +114,12 @@ class HallSocket:
         """Let a polling client go over to this web socket; return whether it did."""
         self._pipe.upgrading = True
         try:
-            if self._pipe.upgraded or await self.wait() != f"{PING}probe":
-                return False
-            await self.send(f"{PONG}probe")
-            await self._pipe.queue.put(Packet(NOOP))  # ends the poll that is under way
-            self._pipe.upgraded = await self.wait() == str(UPGRADE)
+            async with asyncio.timeout(UPGRADE_SECONDS):
+                if self._pipe.upgraded or await self.wait() != f"{PING}probe":
+                    return False
+                await self.send(f"{PONG}probe")
+                await self._pipe.queue.put(Packet(NOOP))  # ends the poll that is under way
+                self._pipe.upgraded = await self.wait() == str(UPGRADE)
         except OSError:
             return False
         finally:
@@ -181,6 +188,7 @@ class _Server(socketio.AsyncServer):  # type: ignore[misc]
 
     async def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
         await super()._handle_eio_disconnect(eio_sid, reason)
+        self.hall.release(eio_sid)
         pipe: AsyncSocket | None = self.eio.sockets.get(eio_sid)
         if pipe is not None and not pipe.upgraded:
             pipe.queue.put_nowait(Packet(NOOP))  # answers the poll under way, which would else wait for its time-out
@@ -210,6 +218,8 @@ class Sockets:
         self.rate = rate
         self._calls = calls
         self.accepted = self.failed = self.refused_sockets = 0
+        #: Connections of users that ended for no known reason, and how long the last one had been open.
+        self.unexpected_ends, self.ended_after = 0, 0.0
         self.most_queued = most_queued
         self._clients = clients
         self._rooms = rooms
@@ -220,6 +230,10 @@ class Sockets:
         self._report = report
         self._clock = clock
         self._ends: list[tuple[float, str]] = []
+        #: The web sockets by the pipes that they serve.
+        self._web_sockets: dict[str, FrameProtocol] = {}
+        #: Since when a pipe has no user.
+        self._strangers: dict[str, float] = {}
         #: Events whose fate is not known.
         self._under_way: set[str] = set()
         self._settled: deque[Settled] = deque()
@@ -237,25 +251,47 @@ class Sockets:
         if client is not None:
             client.frames = frames
 
+    def serve(self, pipe: str, frames: FrameProtocol) -> None:
+        """Note the web socket of a pipe."""
+        self._web_sockets[pipe] = frames
+        frames.ended_unexpectedly = partial(self._note_unexpected_end, pipe)
+
+    def release(self, pipe: str) -> None:
+        """Forget the web socket of a pipe that has ended."""
+        self._web_sockets.pop(pipe, None)
+
+    def _note_unexpected_end(self, pipe: str, seconds: float) -> None:
+        """Count the end of a web socket, if it had a user."""
+        if pipe in self._clients.by_pipe:
+            self.unexpected_ends += 1
+            self.ended_after = seconds
+
     def cut(self, client: Client) -> None:
         """End the connection of a client: it comes back and resumes, or it does not read anyway."""
-        if client.frames is not None:
-            client.frames.cut()
+        frames = self._web_sockets.get(client.pipe.sid)
+        if frames is not None:
+            frames.cut()
         else:
             self._later(client.pipe.close(wait=False, abort=True))
             self.server.eio.sockets.pop(client.pipe.sid, None)
 
     async def drop_silent(self) -> None:
-        """Close the connections that do not answer pings any more, and forget what is closed."""
+        """Close the connections that do not answer pings or have no user, and forget those that are closed."""
         pipes: dict[str, AsyncSocket] = self.server.eio.sockets
+        now = time.monotonic()
+        self._strangers = {sid: self._strangers.get(sid, now) for sid in pipes if sid not in self._clients.by_pipe}
         for sid, pipe in list(pipes.items()):
-            if not pipe.closed and pipe.last_ping and time.time() - pipe.last_ping > PONG_SECONDS:
-                await pipe.close(wait=False, abort=True, reason=self.server.eio.reason.PING_TIMEOUT)
-                client = self._clients.by_pipe.get(sid)
-                if client is not None and client.frames is not None:
-                    client.frames.cut()
+            if pipe.last_ping and time.time() - pipe.last_ping > PONG_SECONDS:
+                await self._drop(pipe, self.server.eio.reason.PING_TIMEOUT)
+            elif now - self._strangers.get(sid, now) > SIGN_IN_SECONDS:
+                await self._drop(pipe, self.server.eio.reason.SERVER_DISCONNECT)
             if pipe.closed:
                 pipes.pop(sid, None)
+
+    async def _drop(self, pipe: AsyncSocket, reason: str) -> None:
+        await pipe.close(wait=False, abort=True, reason=reason)
+        if (frames := self._web_sockets.get(pipe.sid)) is not None:
+            frames.cut()
 
     async def end_sessions(self) -> None:
         """Disconnect those whose tokens have ended."""

@@ -34,7 +34,7 @@ def test_the_parser_of_prometheus_reads_every_metric_with_its_type_and_its_help(
     view = view._replace(vitals={"cpu_percent": 50.0, "memory_percent": 25, "disk_percent": 1.5})
     worker = {"role": "worker", "stored": 7, "lag": 2, "dead": 1, "gaps": 0}
     gateway = {"role": "gateway", "sockets": 3, "accepted": 8, "failed": 1, "delivered": 32}
-    gateway |= {"refused_sockets": 0, "cut_sockets": 4}
+    gateway |= {"refused_sockets": 0, "cut_sockets": 4, "unexpected_ends": 5}
     view = view._replace(workers=(worker,), gateways=(gateway,))
     council = {"waiting": 4, "retrying": 1, "at_work": {"leader": "x.mime"}, "told": 9, "retried": 3, "buried": 2}
     view = view._replace(council=council)
