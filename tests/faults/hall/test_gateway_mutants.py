@@ -55,6 +55,7 @@ CHECKS: dict[str, Check] = {
     "poller": flow(flow_checks.wrong_poller),
 }
 
+LISTENER = "tests/hall/gateway/test_listener.py"
 TOKENS, ADMISSION = "kingdom.hall.gateway.tokens:Tokens", "kingdom.hall.gateway.admission:Admission"
 SOCKETS, MEMBERSHIP = "kingdom.hall.gateway.sockets:Sockets", "kingdom.hall.gateway.membership:Membership"
 MUTANTS = [
@@ -166,6 +167,26 @@ MUTANTS = [
         "removal",
     ),
     Mutant("nobody is cut", "kingdom.hall.gateway.clients:Clients.send_to_room", drop("self._cut"), "poller"),
+    # 35: timers
+    Mutant(
+        "the wait for a request goes on after the upgrade",
+        "kingdom.hall.gateway.frames:HttpProtocol._wait_for_request",
+        replace("self.transport.get_protocol() is self", "True"),
+        f"{LISTENER}::test_a_web_socket_outlives_the_wait_for_a_request_idle_and_busy",
+        quick=True,
+    ),
+    Mutant(
+        "a request is waited for without end",
+        "kingdom.hall.gateway.frames:HttpProtocol._wait_for_request",
+        replace("self.loop.call_later(A, B)", "self.loop.call_later(3600, B)"),
+        f"{LISTENER}::test_a_request_that_does_not_come_whole_ends_its_connection",
+    ),
+    Mutant(
+        "every end counts as meant",
+        "kingdom.hall.gateway.frames:FrameProtocol._was_meant_to_end",
+        replace("A or self._is_cut or B", "True"),
+        f"{LISTENER}::test_only_an_end_that_neither_side_meant_is_unexpected",
+    ),
 ]
 KNOWN = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -173,7 +194,9 @@ _caught: list[bool] = []
 
 
 def found_by(name: str, tree: Path) -> list[str]:
-    """What a check finds wrong with the program of a tree."""
+    """What a check, or a test of its own, finds wrong with the program of a tree."""
+    if name not in CHECKS:
+        return mutants.failing(tree, name)
     try:
         with running("gateway", config=CONFIG, tree=tree) as hall:
             return CHECKS[name](hall)
