@@ -144,6 +144,8 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     if result.status == "needs_human":
         checkpoint = _checkpoint(general, task, result, inherited, asks)
         services.disk.rewrite(services.places.checkpoint(task.id), to_json(checkpoint.to_json()))
+        # Also for a king that looks nowhere else for it.
+        result = replace(result, checkpoint_path=str(services.places.checkpoint(task.id)))
     if result.session_id:
         notes.note_session_id(services.places, services.unsynced, task.id, result.session_id)
     most = general.config["memory"]["largest_bytes"]

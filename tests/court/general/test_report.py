@@ -67,7 +67,8 @@ def test_a_success_is_reported_and_nothing_is_left(general: GeneralRig) -> None:
 def test_a_question_keeps_the_workspace_and_leaves_a_checkpoint(general: GeneralRig) -> None:
     general.runs("echo half >work; " + says(status="needs_human", question="which?", session_id="s-1"))
     put(general.home, "tasks", "pending", **task(payload={"pr_number": "7"}, thread_task_id="task-1"))
-    assert general.result()["question"] == "which?"
+    result = general.result()
+    assert (result["question"], result["checkpoint_path"]) == ("which?", str(general.places.checkpoint(TASK)))
     kept = read_json(general.places.checkpoint(TASK))
     assert (kept["target_general"], kept["session_id"], kept["payload"]) == (GENERAL, "s-1", {"pr_number": "7"})
     assert (kept["thread_task_id"], kept["question"]) == ("task-1", "which?")
