@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -15,7 +15,7 @@ from kingdom.base.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.base.errors import BadInput, BadName, Collision, Exit, NoSuchThing, NotRunning, TookTooLong, Usage
 from kingdom.base.home.places import Places
 from kingdom.base.records import notes
-from kingdom.base.records.lookup import find, task_id_of
+from kingdom.base.records.lookup import find, leading_back, task_id_of
 from kingdom.base.records.messages import FAILURES, Event, code_of
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.times import stamp
@@ -31,6 +31,14 @@ RESTART_SECONDS = 60.0
 """A role that crashed and is not back after so long is not about to come back."""
 LOOK_SECONDS = 0.25
 """How often to look where inotify is missing."""
+
+ENDINGS = {
+    "success": ("complete", "summary", "completed"),
+    "skipped": ("skipped", "reason", "out of scope"),
+    "needs_human": ("question", "question", "it did not say what"),
+    "failed": ("failed", "error", "unknown"),
+}
+"""By the status of a result: how its message begins, the field that it tells, and what it says without that."""
 
 Document = dict[str, Any]
 """A message as its file holds it; it may be another program's."""
@@ -123,7 +131,8 @@ class ReplyListener:
         while True:
             left = begun + seconds - time.monotonic()
             if left <= 0:
-                self._give_up(event, seconds)
+                yield self._outcome(event) or self._give_up(event, seconds)
+                return
             for folder, name in self._arrivals(min(left, LOOK_SECONDS if self._waker.polls else 1.0)):
                 message = self._read(folder, name, event)
                 if message is None:
@@ -133,6 +142,9 @@ class ReplyListener:
                 if message.get("type") in ("notification", "human_input_request"):
                     return
             if time.monotonic() - latest > QUIET_SECONDS:
+                if (outcome := self._outcome(event)) is not None and not self._is_to_be_told(str(outcome["task_id"])):
+                    yield outcome
+                    return
                 self._print_what_it_waits_for(event)
 
     def _arrivals(self, seconds: float) -> list[tuple[Path, str]]:
@@ -186,7 +198,27 @@ class ReplyListener:
                 return f"skipped: {read_json_or(self._places.result(task), {}).get('reason') or 'out of scope'}"
         return ""
 
-    def _give_up(self, event: str, seconds: float) -> None:
+    def _outcome(self, event: str) -> Document | None:
+        """Return how the task of a completed event ended, in the words of a last message; None while it goes on."""
+        with suppress(NoSuchThing, BadName):
+            found = find(self._places, event, ("events",))
+            task = find(self._places, task_id_of(self._places, found), ("tasks",))
+            result = read_json_or(self._places.result(task.id), {})
+            if found.state == task.state == "completed" and result.get("status") in ENDINGS:
+                word, key, default = ENDINGS[result["status"]]
+                says = f"{task.get('type')} — " if word == "complete" else ""
+                kind = "human_input_request" if word == "question" else "notification"
+                return {"type": kind, "task_id": task.id, "content": f"[{word}] {says}{result.get(key) or default}"}
+        return None
+
+    def _is_to_be_told(self, task: str) -> bool:
+        """Return whether a message about a task waits for the envoy."""
+        noted = find(self._places, task, ("tasks",)).get("letters") or {}
+        paths = [self._places.queue_file("messages", "pending", str(message)) for message in noted.values()]
+        about = leading_back(self._places, "messages", "task_id", task)
+        return any(path.exists() for path in paths) or any(message.state == "pending" for message in about)
+
+    def _give_up(self, event: str, seconds: float) -> NoReturn:
         hint = f"the work goes on: `{home.command()} why {event}`"
         raise TookTooLong(what="final answer", seconds=seconds, hint=hint)
 

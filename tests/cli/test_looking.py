@@ -310,6 +310,45 @@ def test_what_a_king_who_notes_nothing_made_is_found_by_what_it_names(terminal: 
     assert "it ended: its result is no longer kept" in terminal.ok("why", "task-2")
 
 
+ENDED_IN_SILENCE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "done": ({"status": "success", "summary": "3 rooms"}, "notification", "[complete] github.pr.mentioned — 3 rooms"),
+    "failed": ({"status": "failed"}, "notification", "[failed] unknown"),
+    "asked": ({"status": "needs_human", "question": "which?"}, "human_input_request", "[question] which?"),
+}
+
+
+@pytest.mark.parametrize("how", ENDED_IN_SILENCE)
+def test_say_tells_how_an_event_ended_of_which_no_message_tells(
+    how: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program's king wrote none: it is told soon, and not at the end of the time alone."""
+    monkeypatch.setattr(say, "QUIET_SECONDS", 0.0)
+    result, kind, said = ENDED_IN_SILENCE[how]
+    terminal.event("completed", "evt-1")
+    terminal.task("completed", "task-1", event_id="evt-1", type="github.pr.mentioned")
+    write(terminal.places.result("task-1"), {"task_id": "task-1", **result})
+    with closing(say.ReplyListener(terminal.places)) as ear:
+        (told,) = ear.messages("evt-1", SOON)
+    assert (told["type"], told["task_id"], told["content"]) == (kind, "task-1", said)
+
+
+@pytest.mark.parametrize("noted", [None, {"final": "msg-1"}], ids=["another king's", "ours"])
+def test_say_tells_how_an_event_ended_when_time_is_up_before_its_message_is_sent(
+    noted: dict[str, str] | None, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(say, "QUIET_SECONDS", 0.0)
+    terminal.event("completed", "evt-1")
+    terminal.task("completed", "task-1", event_id="evt-1", type="a.b", **({"letters": noted} if noted else {}))
+    about = {} if noted else {"task_id": "task-1"}
+    terminal.put("messages", "pending", "msg-1", type="notification", content="[complete] a.b — done", **about)
+    write(terminal.places.result("task-1"), {"task_id": "task-1", "status": "success", "summary": "done"})
+    began = time.monotonic()
+    with closing(say.ReplyListener(terminal.places)) as ear:
+        (told,) = ear.messages("evt-1", 1.5)
+    assert told["content"] == "[complete] a.b — done"
+    assert time.monotonic() - began >= 1.5, "until then the message may come"
+
+
 def test_a_role_that_another_program_plays_is_not_called_missing(terminal: Terminal) -> None:
     """By none of the commands."""
     terminal.event("pending", "evt-1")
