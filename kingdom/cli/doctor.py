@@ -398,6 +398,9 @@ def _roles(places: Places) -> Iterator[Finding]:
         yield Finding("warn", "roles", f"none runs{'; missing: ' if missing else ''}{', '.join(missing)}")
     else:
         yield Finding("ok", "roles", f"{len(view.roles) - len(silent)} of {len(view.roles)} run")
+    if names := view.outdated():
+        what = f"{', '.join(names)} {'runs' if len(names) == 1 else 'run'} older code than is installed"
+        yield Finding("warn", "roles", what, f"`{home.command()} up` restarts them one by one")
 
 
 def _hall(places: Places) -> Iterator[Finding]:

@@ -68,7 +68,8 @@ def look(places: Places) -> Picture:
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
     working = _worked_on(places, view)
-    blocks = [_head(view), _questions(view), _missing(view), _failures(view), _running(view, working)]
+    blocks = [_head(view), _questions(view), _missing(view), _outdated(view)]
+    blocks += [_failures(view), _running(view, working)]
     blocks += [*_waiting(places, view, working)]
     blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _council(view), _cleaning(view), _next(view)]
     yield from (block for block in blocks if block.body)
@@ -116,6 +117,16 @@ def _missing(view: Picture) -> Section:
         for role in missing
     ]
     return Section(body, "not at work", BAD)
+
+
+def _outdated(view: Picture) -> Section:
+    """Return the roles that were started before an upgrade."""
+    names = view.outdated()
+    if not names:
+        return Section([])
+    runs = "runs" if len(names) == 1 else "run"
+    what = f"{', '.join(names)} {runs} older code than is installed: `{home.command()} up` restarts "
+    return Section([screen.line(f"{what}{'it' if len(names) == 1 else 'them one by one'}")], "upgraded", "bold yellow")
 
 
 def _next_step(role: RoleView, beating: set[str]) -> str:

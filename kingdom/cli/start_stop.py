@@ -51,6 +51,7 @@ def up(context: click.Context, foreground: bool) -> int:
     before = launchers.log_ends(places, [row.name for row in wanted])
     steward.start_launcher(wanted)
     not_up = launchers.not_up(places, steward, wanted)
+    not_up = not_up or _renew(places, steward, rows)
     _print_up(places, steward, rows, launchers.reasons(places, not_up, before))
     if roster.is_switched_on(places, "gateway"):
         from kingdom.hall.cli.hall import greeting
@@ -141,6 +142,20 @@ def restart(role: str) -> int:
         launchers.allow(places, role)
         steward.start(row)
     return _print_started(places, steward, row, before)
+
+
+def _renew(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
+    """Restart the roles that run older code than is installed, one by one, until one does not come up; return that."""
+    outdated = picture.of(places, home.system(places), time.time()).outdated()
+    for row in (row for row in rows if row.name in outdated):
+        with launching(places):
+            steward.stop(row.name)
+            launchers.end_holders([row.name], places)
+            steward.start(row)
+        if not_up := launchers.not_up(places, steward, [row]):
+            return not_up
+        print(f"{row.name} ran older code and was restarted.", flush=True)
+    return []
 
 
 def _row(places: Places, name: str) -> RoleRow:

@@ -21,6 +21,7 @@ from kingdom.base.disk.codec import read_bytes, read_json_or
 from kingdom.base.disk.lock import holder_pid, is_locked
 from kingdom.base.errors import BadFile, BadName
 from kingdom.base.home import roster
+from kingdom.base.home.code import installed_code
 from kingdom.base.home.places import Places, is_hidden
 from kingdom.base.home.states import MOVES
 from kingdom.base.records import heartbeats, notes, sessions
@@ -50,6 +51,8 @@ class RoleView(NamedTuple):
     up_seconds: float | None = None
     #: How often it came back without having been asked to stop, since it was last started on purpose.
     restarts: int = 0
+    #: It runs other code than is installed: it was started before an upgrade.
+    outdated: bool = False
 
     @property
     def beats(self) -> bool:
@@ -105,6 +108,10 @@ class Picture(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return {**self._asdict(), "roles": [role._asdict() for role in self.roles]}
+
+    def outdated(self) -> list[str]:
+        """Return the roles that run older code than is installed."""
+        return [role.name for role in self.roles if role.outdated]
 
     def beating(self) -> set[str]:
         """Return the roles that have a fresh heartbeat."""
@@ -194,11 +201,11 @@ def take(
     waiting = tuple(_waits(places, since, kind, name, now) for since, kind, name in nsmallest(MOST_SHOWN, found))
     first_event = min((row for row in found if row[1] == "events"), default=None)
     vitals = read_json_or(places.resources, {})
-    schedules = _schedules(places)
+    schedules, installed = _schedules(places), installed_code()
     return Picture(
         home=str(places.home),
         taken_at=now,
-        roles=tuple(_role(places, name, now, hang_seconds) for name in rows),
+        roles=tuple(_role(places, name, now, hang_seconds, installed) for name in rows),
         queues=queues,
         oldest={key: waiting[0][key] for key in ("kind", "id", "seconds")} if waiting else None,
         oldest_event=_waits(places, *first_event, now) if first_event else None,
@@ -245,7 +252,7 @@ def _watchers(places: Places) -> Iterator[dict[str, Any]]:
                 yield {"watcher": name, **said}
 
 
-def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleView:
+def _role(places: Places, name: str, now: float, hang_seconds: float, installed: str) -> RoleView:
     wanted = roster.desired_state(places, name)
     heartbeat = read_json_or(places.heartbeat(name), {})
     pid = heartbeat.get("pid") if isinstance(heartbeat.get("pid"), int) else None
@@ -273,7 +280,9 @@ def _role(places: Places, name: str, now: float, hang_seconds: float) -> RoleVie
     if is_old:
         return RoleView(name, "silent", pid, age, up_seconds, restarts)
     # Who holds the lock of a role that has stopped, and touches its old heartbeat, is another program.
-    return RoleView(name, "foreign" if state == "stopped" else state, pid, age, up_seconds, restarts)
+    if state == "stopped":
+        return RoleView(name, "foreign", pid, age, up_seconds, restarts)
+    return RoleView(name, state, pid, age, up_seconds, restarts, outdated=heartbeat.get("code") != installed)
 
 
 def _restarts(places: Places, name: str) -> int:

@@ -16,6 +16,30 @@ LOOKING = "tests/cli/test_looking.py::"
 UPKEEP = "tests/court/upkeep/"
 MUTANTS = [
     Mutant(
+        "up leaves roles that were started before an upgrade",
+        "kingdom.cli.start_stop:_renew",
+        body("return []"),
+        caught_by="tests/faults/watch/test_older_code.py::test_up_restarts_the_roles_that_run_older_code_one_by_one[tmux]",
+    ),
+    Mutant(
+        "an upgrade goes on after a role that does not come up",
+        "kingdom.cli.start_stop:_renew",
+        replace("launchers.not_up(A, B, [row])", "[]"),
+        caught_by="tests/faults/watch/test_older_code.py::test_a_role_that_does_not_come_up_with_newer_code_keeps_the_others_running",
+    ),
+    Mutant(
+        "our own heartbeat is empty at first, as that of another program",
+        "kingdom.base.runtime.heartbeat:Heartbeat",
+        drop("Disk(A).create(B, C)"),
+        caught_by="tests/base/runtime/test_heartbeat.py::test_a_heartbeat_of_ours_is_never_empty",
+    ),
+    Mutant(
+        "say ends before a message that waits for the envoy",
+        "kingdom.cli.say:ReplyListener._is_to_be_told",
+        body("return False"),
+        caught_by="tests/cli/test_looking.py::test_say_tells_how_an_event_ended_when_time_is_up_before_its_message_is_sent",
+    ),
+    Mutant(
         "a call of several turns goes on after a commit that failed",
         "kingdom.mq.mailbox.serve",
         drop("group.extend(self._continued)"),

@@ -18,25 +18,20 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 CLOCK_TOLERANCE_SECONDS = 1.0
 FUTURE_SECONDS = 60.0
 """The clock was set back since: who lives will write it anew."""
-EMPTIED_SECONDS = 1.0
-"""So long a heartbeat may be empty before it says nothing: a shell empties it, and then starts what writes to it."""
 
 
 def foreign_age(places: Places, role: str, now: float) -> float | None:
     """Return the seconds since a foreign role's last heartbeat; None when no foreign one has written it.
 
-    It is foreign when it is no record of ours, or when it names a living process that runs another program than ours.
-    An empty file says nothing: one of ours may have been killed before its first heartbeat.
+    It is foreign when it is no record of ours, such as an empty file that is touched, or when it names a living process
+    that runs another program than ours.
     """
     path = places.heartbeat(role)
     try:
         written, content = os.stat(path).st_mtime, read_bytes(path, 4096)
-        while not content and abs(time.time() - written) < EMPTIED_SECONDS:
-            time.sleep(0.02)
-            content = read_bytes(path, 4096)
     except (OSError, BadFile):
         return None
-    if not content.strip() or written > now + FUTURE_SECONDS:
+    if written > now + FUTURE_SECONDS:
         return None
     record = _record(content)
     if record is not None and (record.get("state") == "stopped" or not _is_foreign(record["pid"], written, now)):

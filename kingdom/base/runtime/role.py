@@ -164,12 +164,12 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
     except KingdomError as error:
         log.error(f"does not start: {error}")
         log.flush()
-        Heartbeat(places.heartbeat(spec.name), spec.name, time.time).write("stopped")
+        Heartbeat(places, spec.name, time.time).write("stopped")
         print(f"{spec.name}: {log.clean(str(error))}", file=sys.stderr)
         return int(error.exit)
     except Exception:  # noqa: BLE001
         # The edge of the process, as below.
-        return _crashed(lock, log, Heartbeat(places.heartbeat(spec.name), spec.name, time.time), places)
+        return _crashed(lock, log, Heartbeat(places, spec.name, time.time), places)
     try:
         loop.run()
         lock.release()  # before the other's is looked at: of two that end at the same time one sees it
@@ -250,7 +250,7 @@ class _Loop:
         self._lock = lock
         self._job = job
         self._folders = job.folders()
-        self.heartbeat = Heartbeat(services.places.heartbeat(services.name), services.name, services.clock)
+        self.heartbeat = Heartbeat(services.places, services.name, services.clock)
         self._waker = self._new_waker(services)
         self.stopping = False
         self._reload_requested = False

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base.home.code import installed_code
+from kingdom.base.home.places import Places
 from kingdom.base.runtime.heartbeat import HEARTBEAT_BYTES, Heartbeat
 from tests.fixtures import Clock
 
@@ -18,8 +20,8 @@ def clock() -> Clock:
 
 
 def test_a_heartbeat_is_one_record_of_one_size_written_in_place(home: Path, clock: Clock) -> None:
-    path = home / "king" / "heartbeat"
-    heartbeat = Heartbeat(path, "king", clock)
+    path = Places(home).heartbeat("king")
+    heartbeat = Heartbeat(Places(home), "king", clock)
     heartbeat.write("idle")
     first = os.stat(path)
     assert path.read_text().endswith("\n")
@@ -30,6 +32,7 @@ def test_a_heartbeat_is_one_record_of_one_size_written_in_place(home: Path, cloc
         "state": "idle",
         "time": "2026-02-07T10:00:00Z",
         "worked": False,
+        "code": installed_code(),
     }
     clock.pass_(1)
     heartbeat.write("busy " * 100)
@@ -51,18 +54,24 @@ def test_a_heartbeat_is_one_record_of_one_size_written_in_place(home: Path, cloc
 def test_the_same_words_are_written_once_a_second(
     home: Path, clock: Clock, later: float, state: str, worked: bool, seq: int
 ) -> None:
-    heartbeat = Heartbeat(home / "heartbeat", "king", clock)
+    heartbeat = Heartbeat(Places(home), "king", clock)
     heartbeat.write("idle")
     clock.pass_(later)
     heartbeat.write(state, worked)
-    assert json.loads((home / "heartbeat").read_text())["seq"] == seq
+    assert json.loads(Places(home).heartbeat("king").read_text())["seq"] == seq
+
+
+def test_a_heartbeat_of_ours_is_never_empty(home: Path, clock: Clock) -> None:
+    """An empty file is another program's, which only touches it: ours would stand by beside itself."""
+    Heartbeat(Places(home), "king", clock)
+    assert json.loads(Places(home).heartbeat("king").read_text())["state"] == "starting"
 
 
 def test_who_has_worked_once_has_worked(home: Path, clock: Clock) -> None:
-    heartbeat = Heartbeat(home / "heartbeat", "king", clock)
+    heartbeat = Heartbeat(Places(home), "king", clock)
     said = []
     for worked in (False, True, False):
         heartbeat.write("idle", worked)
         clock.pass_(1)
-        said.append(json.loads((home / "heartbeat").read_text())["worked"])
+        said.append(json.loads(Places(home).heartbeat("king").read_text())["worked"])
     assert said == [False, True, True]

@@ -23,6 +23,8 @@ import pytest
 
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.lock import Lock
+from kingdom.base.home.code import installed_code
+from kingdom.base.home.places import Places
 from kingdom.base.runtime.heartbeat import HEARTBEAT_BYTES, Heartbeat
 from tests.fixtures import Clock, event, founded, here, install, put, write
 from tests.waiting import SOON, stays, wait_until
@@ -603,29 +605,30 @@ def test_a_damaged_queue_makes_no_loop(kings: KingRig) -> None:
 
 
 def test_a_heartbeat_is_one_record_of_fixed_size(home: Path) -> None:
-    heartbeat = Heartbeat(home / "gen-x" / "heartbeat", "gen-" + "x" * 60, Clock())
+    heartbeat = Heartbeat(Places(home), name := "gen-" + "x" * 60, Clock())
     for state in ("starting", "working", "idle", "degraded"):
         heartbeat.write(state, worked=state == "working")
-        data = (home / "gen-x" / "heartbeat").read_bytes()
+        data = Places(home).heartbeat(name).read_bytes()
         assert len(data) == HEARTBEAT_BYTES
         assert json.loads(data)["state"] == state
     assert json.loads(data) == {
         "pid": os.getpid(),
-        "role": "gen-" + "x" * 60,
+        "role": name,
         "seq": 4,
         "state": "degraded",
         "time": "2026-02-07T10:00:00Z",
         "worked": True,
+        "code": installed_code(),
     }
 
 
 def test_a_heartbeat_says_the_same_once_a_second(home: Path) -> None:
     clock = Clock()
-    heartbeat = Heartbeat(home / "gen-x" / "heartbeat", "gen-x", clock)
+    heartbeat = Heartbeat(Places(home), "gen-x", clock)
 
     def seq(state: str, worked: bool = False) -> int:
         heartbeat.write(state, worked)
-        written: int = json.loads((home / "gen-x" / "heartbeat").read_bytes())["seq"]
+        written: int = json.loads(Places(home).heartbeat("gen-x").read_bytes())["seq"]
         return written
 
     assert [seq("idle"), seq("idle"), seq("idle", worked=True), seq("working"), seq("working")] == [1, 1, 2, 3, 3]
