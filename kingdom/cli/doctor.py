@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,7 @@ from kingdom.base.home import config, dotenv, manifests, roster, team
 from kingdom.base.home.places import Places, find_schema
 from kingdom.base.runtime.processes import all_pids, stat_fields
 from kingdom.base.words import DAY, count, one_line
-from kingdom.cli import as_json, engine_services, home, screen, services
+from kingdom.cli import as_json, engine_services, home, machine, screen, services
 from kingdom.cli.screen import Line, Part, Section
 from kingdom.court import picture
 from kingdom.court.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
@@ -278,17 +277,27 @@ def _engines(places: Places) -> Iterator[Finding]:
 
 
 def _sandbox(places: Places) -> Iterator[Finding]:
-    asked = subprocess.run([sys.executable, "-P", "-m", "kingdom.soldier", "--sandbox"], capture_output=True, text=True)
-    missing, _, hides = asked.stdout.partition("\n")
-    missing = missing.strip() or (asked.stderr.strip() if asked.returncode else "")
+    missing, hides = machine.missing_of_sandbox()
     if missing:
-        step = "tasks with text from outside wait for your consent; use a newer kernel"
-        yield Finding("warn", "sandbox", f"{one_line(missing)}: soldiers have no sandbox", step)
-    elif hides.strip():
-        why = f"{one_line(hides)}: soldiers can change files' modes and times, and what hides may outlive its task"
+        why = f"{one_line(missing)}: soldiers have no whole sandbox"
+        yield Finding("warn", "sandbox", why, _without_sandbox(places))
+    elif hides:
+        why = f"{one_line(hides)}: what hides may outlive its task"
         yield Finding("warn", "sandbox", why, "let this user have user namespaces or a control group of its own")
     else:
         yield Finding("ok", "sandbox", "available to soldiers")
+
+
+def _without_sandbox(places: Places) -> str:
+    """Return what becomes of tasks with text from outside where there is no whole sandbox."""
+    waits = "tasks with text from outside wait for your consent"
+    try:
+        trusted = config.load(places, "general")["trusted"]
+    except BadConfig:
+        return waits  # _configuration has reported it.
+    if trusted:
+        return f"{waits}, except those of {', '.join(trusted)}, which config/general.yaml trusts"
+    return f"{waits}; `trusted` in config/general.yaml names generals that need none"
 
 
 def _disk(places: Places) -> Iterator[Finding]:

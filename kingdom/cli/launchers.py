@@ -14,7 +14,7 @@ from kingdom.base.home import manifests
 from kingdom.base.home.places import Places
 from kingdom.base.home.roster import ROLES, RoleRow, desired_state, with_needed
 from kingdom.base.records import heartbeats
-from kingdom.base.runtime.processes import send, started_at
+from kingdom.base.runtime.processes import send, start_and_work, started_at
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.words import one_line
 from kingdom.cli import home
@@ -24,6 +24,8 @@ from kingdom.court.steward.base import Steward
 
 END_SECONDS = 20.0
 START_SECONDS = 15.0
+MOST_STARTS = 8
+"""So often START_SECONDS begin again, as long as those that have not come up are at work: the machine is slow."""
 LOOK_SECONDS = 0.03
 LogEnds = Mapping[Path, int]
 """Sizes of log files at some moment."""
@@ -137,8 +139,22 @@ def not_up(places: Places, steward: Steward, rows: list[RoleRow]) -> list[str]:
             return True
         return not silent or all(_has_given_up(places, steward, name) for name in silent)
 
-    wait(settled, START_SECONDS)
+    before = _work(places, steward, rows)
+    for _ in range(MOST_STARTS):
+        if wait(settled, START_SECONDS):
+            break
+        now = _work(places, steward, rows)
+        if not any(now[process] > spent for process, spent in before.items() if process in now):
+            break
+        before = now
     return [row.name for row in rows if not is_up(places, row.name)]
+
+
+def _work(places: Places, steward: Steward, rows: list[RoleRow]) -> dict[tuple[int, int], int]:
+    """Return the processor time of each role that has not come up, by pid and start: a new process begins anew."""
+    statuses = steward.statuses()
+    pids = [statuses[row.name].pid for row in rows if row.name in statuses and not is_up(places, row.name)]
+    return {(pid, work[0]): work[1] for pid in pids if pid is not None and (work := start_and_work(pid)) is not None}
 
 
 def is_up(places: Places, name: str) -> bool:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,3 +87,30 @@ def test_what_has_not_come_to_its_end_is_left_over(world: World) -> None:
     put(world, "messages", "failed", "msg-1")
     put(world, "events", "dead", "evt-1")
     assert waiting(world.places) == 2
+
+
+WITHOUT = {
+    "git": ([], {"PATH": "/nowhere"}, "git, by which"),
+    "ports": (["unshare", "--net"], {}, "a free port of 127.0.0.1"),
+    "space": (
+        ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=8m none "$TMPDIR" && exec "$@"', "sh"],
+        {},
+        "100 MB",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WITHOUT)
+def test_what_it_needs_is_said_in_one_line_before_it_starts(what: str, tmp_path: Path) -> None:
+    within, variables, said = WITHOUT[what]
+    within = within if os.geteuid() == 0 or not within else [*within[:1], "--map-root-user", *within[1:]]
+    probe = [word for word in within if word.startswith(("unshare", "--"))]
+    if probe and subprocess.run([*probe, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("NO NAMESPACES HERE")
+    words = [*within, sys.executable, "-P", "-m", "kingdom", "demo"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), **variables}
+    program = shutil.which(words[0]) or words[0]
+    done = subprocess.run([program, *words[1:]], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (1, "", [])
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"kingdom: the demo needs {said}")

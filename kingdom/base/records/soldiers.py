@@ -51,7 +51,7 @@ class SoldierOrder(NamedTuple):
     limits: Json
     #: Whether it runs in a sandbox.
     sandbox: bool
-    #: Whether its task has words from outside, which need a whole sandbox or a person's consent.
+    #: Whether its task has words from outside, which need a whole sandbox, as nobody has consented to less.
     external: bool
     #: What a person is asked when it needs their consent.
     question: str

@@ -69,6 +69,12 @@ def started_at(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
+def start_and_work(pid: int) -> tuple[int, int] | None:
+    """Return a process's start, and the processor time that it has used; None when it is gone."""
+    fields = stat_fields(pid)
+    return (int(fields[19]), int(fields[11]) + int(fields[12])) if fields else None
+
+
 def tracer(pid: int) -> int | None:
     """Return the debugger that is attached to a process, also to one that has ended."""
     try:

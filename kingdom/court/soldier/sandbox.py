@@ -2,19 +2,23 @@
 or by a thread that forks that process.
 
 Landlock guards the contents of files, and who gets signals. A mount namespace, read-only for the most part, guards
-what Landlock does not know: modes, times, attributes. A seccomp filter refuses Unix sockets (the launcher listens on
-one), leases on files (who opens a leased one waits), and changes of limits, processors and priorities of processes
-that are not the soldier's. Rlimits bound memory and processor time, and a soldier gives way to the roles. Root loses
-its privileges. Where the kernel lacks a part, `missing` says so.
+what Landlock does not know: modes, times, attributes. A seccomp filter refuses sockets other than those of the network
+(the launcher listens on a Unix socket), namespaces of its own, leases on files (who opens a leased one waits), signals
+by way of a descriptor, and changes of limits, processors and priorities of processes that are not the soldier's.
+Rlimits bound memory and processor time, and a soldier gives way to the roles. Root loses its privileges. Where this
+machine lacks a part, `missing` says so.
 """
 
 from __future__ import annotations
 
 import _thread
 import ctypes
+import errno
+import fcntl
 import os
 import resource
 import signal
+import socket
 import stat
 import struct
 import time
@@ -33,6 +37,13 @@ _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 _SECCOMP_MODE_FILTER = 2
 _CLONE_FS, _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWIPC = 0x00000200, 0x00020000, 0x10000000, 0x08000000
+_CLONE_NEWCGROUP, _CLONE_NEWUTS, _CLONE_NEWPID, _CLONE_NEWNET = 0x02000000, 0x04000000, 0x20000000, 0x40000000
+_CLONE_NEWTIME = 0x80
+"""In `unshare` alone: in `clone` it is part of the signal's number."""
+_NAMESPACES = (
+    *(_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWIPC),
+    *(_CLONE_NEWCGROUP, _CLONE_NEWUTS, _CLONE_NEWPID, _CLONE_NEWNET),
+)
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 _MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_FDCWD, _AT_RECURSIVE = 442, 1, -100, 0x8000
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -51,17 +62,28 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
+_DEEPEST = 1000
+"""Folders above a chroot's root, at most."""
+
 GIVES_WAY = 10
 """How nice a soldier is: the roles turn in time whatever it does."""
 FIRST_TO_GO = 500
 """When the machine is out of memory, a soldier is ended before a role."""
 
-_F_SETLEASE = 1024
-_SOCKET_KIND, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
-_AF_UNIX, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 1, 0, 1
+_F_SETOWN_EX = 15
+_FIOSETOWN, _SIOCSPGRP = 0x8901, 0x8902
+"""From linux/fcntl.h and linux/sockios.h: Python does not name them."""
+REFUSED_OF_FCNTL = (fcntl.F_SETLEASE, fcntl.F_SETOWN, fcntl.F_SETSIG, _F_SETOWN_EX)
+REFUSED_OF_IOCTL = (_FIOSETOWN, _SIOCSPGRP)
+FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""Of sockets, for the network, and for what asks the kernel about it. All others are refused: Unix sockets, those to
+the machine that runs this one (vsock), raw packets, and whatever else a kernel has."""
+_SOCKET_KIND, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0xF, 0, 1
 _ITSELF = 0
 _STEP = struct.Struct("=HBBI")
 """One step of a filter's program."""
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+"""Answers of a filter. With the second the call fails with the error number in its lower bits."""
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets of what it looks at in struct seccomp_data."""
 
@@ -83,21 +105,54 @@ class Calls(NamedTuple):
     ioprio_set: int
     prlimit64: int
     fcntl: int
+    ioctl: int
     socketpair: int
+    clone: int
+    clone3: int
+    unshare: int
     #: sched_setparam, sched_setscheduler, sched_setattr and sched_setaffinity: allowed for the process itself.
     of_scheduling: tuple[int, ...]
-    #: io_uring, which could make a socket, and the keyrings of the user.
+    #: setns, io_uring, which could make a socket, and the keyrings of the user.
     refused: tuple[int, ...]
 
 
 _CALLS = {
-    "x86_64": Calls(0xC000003E, 41, 141, 251, 302, 72, 53, (142, 144, 314, 203), (425, 248, 249, 250)),
-    "aarch64": Calls(0xC00000B7, 198, 140, 30, 261, 25, 199, (118, 119, 274, 122), (425, 217, 218, 219)),
+    "x86_64": Calls(
+        audit=0xC000003E,
+        socket=41,
+        setpriority=141,
+        ioprio_set=251,
+        prlimit64=302,
+        fcntl=72,
+        ioctl=16,
+        socketpair=53,
+        clone=56,
+        clone3=435,
+        unshare=272,
+        of_scheduling=(142, 144, 314, 203),
+        refused=(308, 425, 248, 249, 250),
+    ),
+    "aarch64": Calls(
+        audit=0xC00000B7,
+        socket=198,
+        setpriority=140,
+        ioprio_set=30,
+        prlimit64=261,
+        fcntl=25,
+        ioctl=29,
+        socketpair=199,
+        clone=220,
+        clone3=435,
+        unshare=97,
+        of_scheduling=(118, 119, 274, 122),
+        refused=(268, 425, 217, 218, 219),
+    ),
 }
 
 
+@cache
 def missing() -> str | None:
-    """Return what this kernel lacks for a whole sandbox; None when nothing."""
+    """Return what this machine lacks for a whole sandbox; None when nothing. It is tried, once in each process."""
     version = _landlock_version()
     if version < 1:
         return "this kernel has no Landlock"
@@ -107,6 +162,8 @@ def missing() -> str | None:
         return f"this kernel's Landlock (version {version}) cannot forbid signals to others"
     if os.uname().machine not in _CALLS:
         return f"no system call filter for {os.uname().machine}"
+    if not can_have_view():
+        return "no read-only view of the disk can be had here"
     return None
 
 
@@ -116,16 +173,16 @@ def missing_hold() -> str | None:
     cgroup.create(1)
     held = cgroup.is_there()
     cgroup.kill_all()
-    if held or _can_unshare():
+    if held or can_have_view():
         return None
-    return "neither cgroups nor user namespaces here"
+    return "neither control groups nor a read-only view of the disk here"
 
 
-def _can_unshare() -> bool:
-    """Return whether a process may have a mount namespace of its own here: tried in a child, as none can be left."""
+def can_have_view() -> bool:
+    """Return whether a process can have a read-only view of the disk here: tried in a child, as none can be left."""
     child = os.fork()
     if child == 0:
-        os._exit(not _unshare())
+        os._exit(not _mount_read_only(()))
     return os.waitpid(child, 0)[1] == 0
 
 
@@ -194,7 +251,8 @@ def enter(order: SoldierOrder, prepared: Prepared) -> None:
     prepared.fit(order)
     os.nice(GIVES_WAY)
     if order.sandbox:
-        _mount_read_only([*order.may_write, *order.may_remove])
+        if not _mount_read_only([*order.may_write, *order.may_remove]) and order.external:
+            raise OSError(errno.EPERM, "no read-only view of the disk")
         os.chdir(order.workspace)
         _drop_privileges()
         _must(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
@@ -223,8 +281,9 @@ def die_with_parent() -> None:
 
 
 def may_enter_by_thread() -> bool:
-    """Return whether a thread may enter: who needs a namespace for users can have it for a whole process alone."""
-    return os.geteuid() == 0
+    """Return whether a thread may enter: it needs a working directory of its own, which some containers refuse, and
+    who needs a namespace for users can have it for a whole process alone."""
+    return os.geteuid() == 0 and _libc.unshare(0) == 0
 
 
 def in_thread(order: SoldierOrder, prepared: Prepared, fork: Callable[[], int]) -> int:
@@ -274,24 +333,69 @@ def _own_processes() -> int:
     return count
 
 
-def _mount_read_only(but: Iterable[str]) -> None:
+def _mount_read_only(but: Iterable[str]) -> bool:
     """Enter a mount namespace that is read-only but for these folders: this also stops chmod and utime.
 
-    Where it cannot be had (no root, and no namespaces for users) Landlock alone guards the contents of files.
+    Return False where it cannot be had (no root, and no namespaces for users): Landlock alone guards the contents of
+    files then.
     """
     uid, gid = os.geteuid(), os.getegid()
     if not _unshare():
-        return
+        return False
     if uid:
         for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with suppress(OSError), open(f"/proc/self/{name}", "w") as file:
                 file.write(line)
-    _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None)
+    if not (_keep_mounts_private() or _mount_root()):
+        return False
     for path in but:
         _libc.mount(os.fsencode(path), os.fsencode(path), None, ctypes.c_ulong(_MS_BIND), None)
     _set_mount("/", _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, 0)
     for path in but:
         _set_mount(path, 0, 0, _MOUNT_ATTR_RDONLY)
+    return bool(os.statvfs("/").f_flag & os.ST_RDONLY)
+
+
+def _keep_mounts_private() -> bool:
+    """Keep what is mounted from now on to this namespace. Return False where `/` is no mount point, as in a chroot."""
+    return not _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None)
+
+
+def _mount_root() -> bool:
+    """Make `/`, the root of a chroot, a mount point. Return whether it is one now; else nothing has changed."""
+    try:
+        root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        with suppress(OSError):
+            if _mount_from_outside(root):
+                return True
+        os.fchdir(root)
+        os.chroot(".")
+        return False
+    finally:
+        os.close(root)
+
+
+def _mount_from_outside(root: int) -> bool:
+    """Leave the chroot whose root is open, and enter it again by a mount of it.
+
+    The mount that it is in has to be private first: otherwise the whole machine would get the new mount. That can be
+    reached from outside alone; root leaves a chroot with a working directory that is above its root.
+    """
+    os.chdir("/")
+    os.chroot("/proc")
+    os.chdir("../" * _DEEPEST)
+    os.chroot(".")
+    if not _keep_mounts_private():
+        return False
+    os.fchdir(root)
+    if _libc.mount(b".", b".", None, ctypes.c_ulong(_MS_BIND | _MS_REC), None):
+        return False
+    os.chroot(os.getcwd())  # by its path, which leads to the mount
+    os.chdir("/")
+    return os.path.samestat(os.fstat(root), os.stat("/"))
 
 
 def _unshare() -> bool:
@@ -442,7 +546,7 @@ def _system_calls() -> bytes:
     calls = _CALLS.get(os.uname().machine)
     if calls is None:
         return b""
-    load, jump_if_equal, jump_if_at_least, answer, keep_bits = 0x20, 0x15, 0x35, 0x06, 0x54
+    load, jump_if_equal, jump_if_at_least, jump_if_any, answer, keep_bits = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 
     def step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
         """Return one step; a jump passes over so many of the next ones."""
@@ -454,7 +558,16 @@ def _system_calls() -> bytes:
     def argument(index: int) -> bytes:
         return step(load, _ARGUMENTS + 8 * index)
 
-    allow, refuse = step(answer, 0x7FFF0000), step(answer, 0x00050000 | 1)
+    def unless(*values: int) -> list[bytes]:
+        """Return steps that refuse all but these values."""
+        left = range(len(values), 0, -1)
+        return [*(step(jump_if_equal, value, then=to) for to, value in zip(left, values, strict=True)), refuse]
+
+    def refused(*values: int) -> list[bytes]:
+        return [part for value in values for part in (step(jump_if_equal, value, otherwise=1), refuse)]
+
+    allow, refuse = step(answer, _ALLOW), step(answer, _ERRNO | errno.EPERM)
+    of_namespace = sum(_NAMESPACES)
     program = [
         step(load, _ARCHITECTURE),
         step(jump_if_equal, calls.audit, then=1),
@@ -462,12 +575,18 @@ def _system_calls() -> bytes:
         step(load, _NUMBER),
         step(jump_if_at_least, 0x40000000, otherwise=1),
         refuse,
-        *when(calls.socket, argument(0), step(jump_if_equal, _AF_UNIX, otherwise=1), refuse),
-        *when(calls.fcntl, argument(1), step(jump_if_equal, _F_SETLEASE, otherwise=1), refuse),
+        *when(calls.socket, argument(0), *unless(*FAMILIES)),
+        *when(calls.fcntl, argument(1), *refused(*REFUSED_OF_FCNTL)),
+        *when(calls.ioctl, argument(1), *refused(*REFUSED_OF_IOCTL)),
+        *when(calls.clone, argument(0), step(jump_if_any, of_namespace, otherwise=1), refuse),
+        *when(calls.unshare, argument(0), step(jump_if_any, of_namespace | _CLONE_NEWTIME, otherwise=1), refuse),
+        # Its flags are in memory, which no filter can look at; who gets this answer takes clone.
+        *when(calls.clone3, step(answer, _ERRNO | errno.ENOSYS)),
     ]
     # A pair that is not of connected kinds could send to any Unix socket, descriptors included.
-    connected = [step(jump_if_equal, _SOCK_STREAM, then=2), step(jump_if_equal, _SOCK_SEQPACKET, then=1), refuse]
-    program += when(calls.socketpair, argument(1), step(keep_bits, _SOCKET_KIND), *connected)
+    connected = unless(socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
+    pair = [argument(0), *unless(socket.AF_UNIX), argument(1), step(keep_bits, _SOCKET_KIND), *connected]
+    program += when(calls.socketpair, *pair)
     is_itself = step(jump_if_equal, _ITSELF, then=1)
     for call, whose in ((calls.setpriority, _PRIO_PROCESS), (calls.ioprio_set, _IOPRIO_WHO_PROCESS)):
         is_one = step(jump_if_equal, whose, then=1)

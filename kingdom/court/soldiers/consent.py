@@ -26,7 +26,8 @@ def meaning(answer: str) -> bool | None:
 
 
 def question(general: str) -> str:
-    return f"May {general} work on text from outside without a sandbox, yes or no? (`sandbox: off` says yes for good)"
+    always = f"`trusted: [{general}]` in config/general.yaml says yes for good"
+    return f"May {general} work on text from outside without a whole sandbox, yes or no? ({always})"
 
 
 def task_and_trust(asked: Checkpoint | None, general: str, task: Task) -> tuple[Task, bool]:

@@ -119,7 +119,7 @@ def order(
         # Its clone shares the mirror's objects, and what a warm server has looked at may be older than the mirror.
         may_read.append(str(places.mirrors(manifest.name)))
     made = made._replace(
-        external=external,
+        external=external and manifest.name not in services.config["trusted"],
         question=consent.question(manifest.name),
         env={**made.env, "KINGDOM_TASK_FILE": str(task_file)},
         session_id=_session_id(task),

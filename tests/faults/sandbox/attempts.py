@@ -131,6 +131,37 @@ must(LIBC.syscall(274, ROLE, ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctype
     "a whole group made slow": """os.setpriority(os.PRIO_PGRP, 0, 19)""",
     "more processor time": """resource.setrlimit(resource.RLIMIT_CPU, (-1, -1))""",
     "more processes": """resource.setrlimit(resource.RLIMIT_NPROC, (-1, -1))""",
+    # signals without kill: to whom a descriptor belongs
+    "a descriptor that signals a role": """fcntl.fcntl(os.pipe()[0], fcntl.F_SETOWN, ROLE)""",
+    "a descriptor that signals a group": """fcntl.fcntl(os.pipe()[0], fcntl.F_SETOWN, -os.getpgid(ROLE))""",
+    "a descriptor that signals a role, extended": """
+must(LIBC.syscall(FCNTL, os.pipe()[0], 15, struct.pack("ii", 1, ROLE)))
+""",
+    "a descriptor that ends who gets its signal": """fcntl.fcntl(os.pipe()[0], fcntl.F_SETSIG, signal.SIGKILL)""",
+    "a socket that signals a role": """fcntl.ioctl(socket.socket(), 0x8901, struct.pack("i", ROLE))""",
+    "a socket that signals a role, in the older way": """
+fcntl.ioctl(socket.socket(), 0x8902, struct.pack("i", ROLE))
+""",
+    # namespaces, in which it would have privileges
+    "a namespace of users": """must(LIBC.unshare(0x10000000))""",
+    "a namespace of users by a new process": """
+if (pid := must(LIBC.syscall(CLONE, 0x10000000 | signal.SIGCHLD, None, None, None, None))) == 0: os._exit(0)
+os.waitpid(pid, 0)
+""",
+    "a namespace of users by the newest call": """
+told = struct.pack("8Q", 0x10000000, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+if (pid := must(LIBC.syscall(435, told, 64))) == 0: os._exit(0)
+os.waitpid(pid, 0)
+""",
+    "a network of its own": """must(LIBC.unshare(0x50000000))""",
+    "a time of its own": """must(LIBC.unshare(0x10000080))""",
+    "packets in a network of its own": """
+must(LIBC.unshare(0x50000000)); socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+""",
+    # sockets of other kinds than the network's
+    "the machine that runs this one": """socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)""",
+    "the kernel's ciphers": """socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)""",
+    "a pair of another family": """socket.socketpair(socket.AF_TIPC, socket.SOCK_STREAM)""",
     # the machine
     "the files of the machine watched": """must(LIBC.syscall(300, 8, 0))""",
     "the programs in the kernel": """must(LIBC.syscall(321, 11, ctypes.create_string_buffer(12), 12))""",
@@ -200,7 +231,10 @@ def alone():
     os._exit(0)
 
 def signals(number):
-    fcntl.fcntl(number, 8, ROLE); fcntl.fcntl(number, 10, signal.SIGKILL)
+    for command, value in ((fcntl.F_SETOWN, ROLE), (fcntl.F_SETSIG, signal.SIGKILL)):
+        try:
+            fcntl.fcntl(number, command, value)
+        except OSError: pass
 """
 
 NUISANCES: dict[str, str] = {

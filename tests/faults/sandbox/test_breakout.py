@@ -40,6 +40,7 @@ TASK = os.environ["KINGDOM_TASK_ID"]
 PARENT = os.getppid()
 ROLE = int(json.load(open(os.environ["KINGDOM_TASK_FILE"]))["payload"].get("role") or 0)
 LIBC = ctypes.CDLL(None, use_errno=True)
+FCNTL, CLONE = (72, 56) if os.uname().machine == "x86_64" else (25, 220)
 
 def must(code):
     if code < 0:

@@ -11,7 +11,7 @@ import pytest
 from tests.faults import mutants, oracle, trees
 from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
-from tests.faults.sandbox import rigs, test_breakout, test_injection, test_printed, test_resources
+from tests.faults.sandbox import rigs, test_breakout, test_chroot, test_injection, test_printed, test_resources
 from tests.faults.sandbox.rigs import Rig
 
 PLACES = "kingdom.base.home.places"
@@ -24,9 +24,62 @@ MUTANTS = [
         "breakout",
         quick=True,
     ),
-    Mutant("no view of its own", "kingdom.court.soldier.sandbox", drop("_mount_read_only"), "breakout"),
+    Mutant(
+        "no view of its own",
+        "kingdom.court.soldier.sandbox:enter",
+        replace("not _mount_read_only(A) and B", "False"),
+        "breakout",
+    ),
     Mutant("calls go unfiltered", "kingdom.court.soldier.sandbox", drop("_filter_calls"), "breakout"),
     Mutant("leases may be taken", "kingdom.court.soldier.sandbox", replace("calls.fcntl", "0x3FFFFFFF"), "breakout"),
+    Mutant(
+        "descriptors may signal others",
+        "kingdom.court.soldier.sandbox",
+        replace("(fcntl.F_SETLEASE, A, B, C)", "(fcntl.F_SETLEASE,)"),
+        "breakout",
+    ),
+    Mutant(
+        "sockets may signal others",
+        "kingdom.court.soldier.sandbox",
+        replace("(_FIOSETOWN, _SIOCSPGRP)", "()"),
+        "breakout",
+    ),
+    Mutant(
+        "a namespace may be made by a new process",
+        "kingdom.court.soldier.sandbox",
+        replace("calls.clone", "0x3FFFFFFF"),
+        "breakout",
+    ),
+    Mutant(
+        "a namespace may be made by the newest call",
+        "kingdom.court.soldier.sandbox",
+        replace("calls.clone3", "0x3FFFFFFF"),
+        "breakout",
+    ),
+    Mutant(
+        "a namespace may be entered",
+        "kingdom.court.soldier.sandbox",
+        replace("calls.unshare", "0x3FFFFFFF"),
+        "breakout",
+    ),
+    Mutant(
+        "sockets of every family",
+        "kingdom.court.soldier.sandbox",
+        replace("calls.socket", "0x3FFFFFFF"),
+        "breakout",
+    ),
+    Mutant(
+        "the root of a chroot is left as it is",
+        "kingdom.court.soldier.sandbox:_mount_read_only",
+        replace("_keep_mounts_private() or _mount_root()", "True"),
+        "chroot",
+    ),
+    Mutant(
+        "a mount of a chroot is seen by all",
+        "kingdom.court.soldier.sandbox:_mount_from_outside",
+        replace("not _keep_mounts_private()", "False"),
+        "chroot",
+    ),
     Mutant("root keeps its privileges", "kingdom.court.soldier.sandbox", drop("_drop_privileges"), "breakout"),
     Mutant("secrets may be read", PLACES, replace("names_in(self.home)", "()"), "breakout"),
     Mutant("locks may be taken", PLACES, replace("(A, *self.locks())", "(A,)"), "breakout"),
@@ -138,6 +191,7 @@ def without_cgroups(check: Check) -> Check:
 CHECKS: dict[str, Check] = {
     "breakout": fresh(test_breakout.break_out),
     "linked": linked,
+    "chroot": lambda tree, near: test_chroot.check_chroot(trees.new_folder(), tree),
     "survivors": without_cgroups(
         fresh(lambda rig: test_breakout.check_survivors(rig, "an orphan without its environment"))
     ),

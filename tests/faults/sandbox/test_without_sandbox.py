@@ -81,6 +81,15 @@ def test_who_switches_the_sandbox_off_is_obeyed_and_told(rig: Rig) -> None:
     assert "NO SANDBOX for its soldiers: its manifest says `sandbox: off`" in rig.log()
 
 
+def test_a_trusted_general_works_without_a_question_and_it_is_said(rig: Rig) -> None:
+    trust = Path(rig.places.config / "general.yaml")
+    trust.write_text(f"trusted: [{rigs.OTHER}]\n")
+    assert served(rig, payload={"body": "hello"})["status"] == "needs_human"
+    trust.write_text(f"trusted: [{rigs.GENERAL}]\n")
+    assert served(rig, 2, payload={"body": "hello"})["status"] == "success"
+    assert f"NO WHOLE SANDBOX for the soldier of task-20260207-002: {SAYS}" in rig.log()
+
+
 def test_the_doctor_says_it(rig: Rig) -> None:
     task = rig.home / "task.json"
     task.write_bytes(to_json({"id": "task-1"}))
@@ -92,4 +101,5 @@ def test_the_doctor_says_it(rig: Rig) -> None:
 
 def test_the_command_line_says_it(rig: Rig) -> None:
     asked = trees.run(rig.tree, rig.home, ["-c", "from kingdom.cli.main import main; main(['doctor'])"])
-    assert f"warn  sandbox: {SAYS}: soldiers have no sandbox" in asked.stdout, asked
+    assert f"warn  sandbox: {SAYS}: soldiers have no whole sandbox" in asked.stdout, asked
+    assert "`trusted` in config/general.yaml names generals that need none" in asked.stdout, asked
