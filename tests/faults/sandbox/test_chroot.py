@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.court.soldier import sandbox
-from tests.faults import trees
+from tests.faults import oracle, trees
 from tests.faults.sandbox import rigs
 from tests.faults.sandbox.rigs import GENERAL, Rig
 from tests.faults.sandbox.test_breakout import PRELUDE, TRIAL
@@ -76,8 +76,9 @@ def check_chroot(root: Path, tree: Path | None = None) -> list[str]:
     return wrong + rigs.changed(before, rigs.seen(rig, task))
 
 
-def test_a_soldier_in_a_chroot_changes_nothing_and_no_mount_is_left_to_all(home: Path) -> None:
+def test_a_soldier_in_a_chroot_changes_nothing_and_no_mount_is_left_to_all(home: Path, figure: oracle.Figure) -> None:
     wrong = check_chroot(home)
+    figure(f"breakout in a chroot: {len(ATTEMPTS)} attempts, {len(wrong)} effects outside")
     assert not wrong, "\n".join(wrong)
 
 
