@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kingdom.base.errors import LauncherError
 from kingdom.base.home.places import Places
@@ -43,12 +42,6 @@ RACES = 50
 _PANE = "#{pid}:#{session_name}:#{pane_id}:#{pane_pid}:#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal}"
 
 
-@dataclass(frozen=True)
-class _Pane:
-    pid: int
-    status: RoleStatus
-
-
 class Tmux:
     name = "tmux"
 
@@ -75,8 +68,8 @@ class Tmux:
     def start(self, row: RoleRow) -> None:
         name, command_line = row.name, self._command_line(row)
         for _ in range(RACES):
-            there = self._panes().get(name)
-            if there is not None and there.status.pid is not None:
+            there = self.statuses().get(name)
+            if there is not None and there.pid is not None:
                 return
             # Without -k a role that the hook has just brought back is left alone.
             again = ("respawn-pane", "-t", f"={name}:") if there else ("new-session", "-d", "-s", name)
@@ -86,14 +79,38 @@ class Tmux:
         raise self._error("start", name, "somebody else starts and stops it all the time")
 
     def stop(self, name: str) -> None:
-        while (pane := self._panes().get(name)) is not None:
+        while (pane := self.statuses().get(name)) is not None:
             self._tmux("stop", name, "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "off", fine=_GONE)
-            if pane.status.pid is not None:
+            if pane.pid is not None:
                 process_groups.end([pane.pid], self._timeouts.stop)
             self._tmux("stop", name, "kill-session", "-t", f"={name}", fine=_GONE)
 
     def statuses(self) -> dict[str, RoleStatus]:
-        return {name: pane.status for name, pane in self._panes().items()}
+        """Return each role's status, from the oldest pane of its session: people may have split it to look around."""
+        if not self._answers():
+            return {}
+        found: dict[str, tuple[int, RoleStatus]] = {}
+        try:
+            listed = self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE) or ""
+        except LauncherError:
+            if self.launcher_runs():
+                raise
+            return {}  # somebody has ended it meanwhile
+        for line in listed.splitlines():
+            # A dead pane's pid is its last one, and from tmux 3.8 on an empty word.
+            server, name, number, pid, dead, code, died_by = line.split(":")
+            if dead != "1":
+                status = RoleStatus(pid=int(pid))
+            elif code or died_by:
+                status = RoleStatus(code=int(code) if code else -int(died_by))
+            else:
+                # tmux before 3.5 sometimes misses a child's end, and its hook never runs: remind it.
+                os.kill(int(server), signal.SIGCHLD)
+                status = RoleStatus(code=-signal.SIGKILL)
+            age = int(number.removeprefix("%"))
+            if name not in found or age < found[name][0]:
+                found[name] = age, status
+        return {name: status for name, (_, status) in found.items()}
 
     def launcher_runs(self) -> bool:
         return self._answers() or self._reopened()
@@ -103,7 +120,7 @@ class Tmux:
             return
         server = self._server()
         self._tmux("stop", "its roles", "set-hook", "-gu", "pane-died", ";", *_CLOSE_DEAD_PANES)
-        while running := [pane.pid for pane in self._panes().values() if pane.status.pid is not None]:
+        while running := [pane.pid for pane in self.statuses().values() if pane.pid is not None]:
             process_groups.end(running, self._timeouts.stop)
         self._tmux("stop", "its server", "kill-server")
         if server is not None and not process_groups.wait_ended(server, self._timeouts.stop + ANSWER_SECONDS):
@@ -125,32 +142,6 @@ class Tmux:
         """Return what a pane runs, with a clean environment: panes would get the one that the server began with."""
         settings = [f"{name}={value}" for name, value in environment(self._places, self.name).items()]
         return ["-c", str(self._places.home), "/usr/bin/env", "-i", *settings, *command(row)]
-
-    def _panes(self) -> dict[str, _Pane]:
-        """Return each role's pane, the oldest of its session: people may have split it to look around."""
-        if not self._answers():
-            return {}
-        found: dict[str, tuple[int, _Pane]] = {}
-        try:
-            listed = self._tmux("list", "its roles", "list-panes", "-a", "-F", _PANE, fine=_GONE) or ""
-        except LauncherError:
-            if self.launcher_runs():
-                raise
-            return {}  # somebody has ended it meanwhile
-        for line in listed.splitlines():
-            server, name, number, pid, dead, code, died_by = line.split(":")
-            if dead != "1":
-                status = RoleStatus(pid=int(pid))
-            elif code or died_by:
-                status = RoleStatus(code=int(code) if code else -int(died_by))
-            else:
-                # tmux before 3.5 sometimes misses a child's end, and its hook never runs: remind it.
-                os.kill(int(server), signal.SIGCHLD)
-                status = RoleStatus(code=-signal.SIGKILL)
-            age = int(number.removeprefix("%"))
-            if name not in found or age < found[name][0]:
-                found[name] = age, _Pane(int(pid), status)
-        return {name: pane for name, (_, pane) in found.items()}
 
     def _answers(self) -> bool:
         return answers(self._places.roles_socket, self.name)

@@ -89,3 +89,29 @@ def test_a_server_that_missed_an_end_is_reminded_and_the_oldest_pane_of_a_sessio
             statuses = Tmux(places, Timeouts()).statuses()
             assert statuses == {"king": RoleStatus(code=-signal.SIGKILL), "envoy": RoleStatus(code=3)}
             assert server.communicate("\n", timeout=SOON)[0] == "reminded\n"
+
+
+NO_PID_OF_DEAD_PANES = """\
+#!/bin/sh
+for word; do shift; set -- "$@" "$(printf %s "$word" | sed 's/#{pane_pid}/#{?pane_dead,,#{pane_pid}}/')"; done
+"""
+
+
+def test_a_dead_pane_may_have_no_pid(court: Court, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is from tmux 3.8 on."""
+    (home / "bin").mkdir()
+    (home / "bin/tmux").write_text(f'{NO_PID_OF_DEAD_PANES}exec {shutil.which("tmux")} "$@"\n')
+    (home / "bin/tmux").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    court.behave("king", "exit=78", "beat")
+    tmux = Tmux(court.places, Timeouts(stop=0.5))
+    tmux.start_launcher([row("king"), row("envoy")])
+    try:
+        wait_until(lambda: tmux.statuses().get("king") == RoleStatus(code=78), SOON, "the king has ended")
+        tmux.start(row("king"))
+        court.wait_for_beats("king", life=2)
+        tmux.stop("king")
+        assert tmux.statuses() == {"envoy": RoleStatus(pid=court.lives("envoy")[0])}
+    finally:
+        tmux.down()
+    assert not court.left()
