@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -36,6 +37,7 @@ LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200
 MOST_USED_OF_LIMIT = 0.8
 CLOCK_TOLERANCE_SECONDS = 60.0
 FIRST_CREDIBLE_TIME = 1_735_689_600  # 2025-01-01: a clock that says less was never set
+RULES_OF_A_ZONE = re.compile(r"([A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")  # as POSIX spells them in TZ: CET-1CEST
 UNFIT_FILE_SYSTEMS = {
     "nfs": "locks and inotify are unreliable on it",
     "nfs4": "locks and inotify are unreliable on it",
@@ -343,7 +345,23 @@ def _clock(places: Places) -> Iterator[Finding]:
         ahead = f"a heartbeat lies {latest - now:.0f} s in the future"
         yield Finding("warn", "clock", ahead, "the clock was set back; schedules wait until it has caught up")
         return
+    if (zone := _unknown_zone()) is not None:
+        step = "install the system's package tzdata, or correct TZ or /etc/localtime"
+        yield Finding(
+            "warn", "clock", f"this machine does not know its time zone {zone}, so times are shown in UTC", step
+        )
+        return
     yield Finding("ok", "clock", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+
+
+def _unknown_zone() -> str | None:
+    """Return the zone that TZ or /etc/localtime names if the C library has no data of it, and so takes UTC."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    if not named and os.path.islink("/etc/localtime") and not os.path.exists("/etc/localtime"):
+        return os.readlink("/etc/localtime").rpartition("zoneinfo/")[2]
+    data = os.path.join(os.environ.get("TZDIR", "/usr/share/zoneinfo"), named)
+    known = not named or named == "UTC" or RULES_OF_A_ZONE.match(named) or os.path.isfile(data)
+    return None if known else named
 
 
 def _locks(places: Places) -> Iterator[Finding]:

@@ -139,6 +139,31 @@ def dead_file(places: Places) -> None:
     (places.folder("tasks", "dead") / "task-1.json").write_text("{")
 
 
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [
+        ("Mars/Base", "warn  clock: this machine does not know its time zone Mars/Base, so times are shown in UTC"),
+        (":Mars/Base", "time zone Mars/Base"),
+        ("America", "time zone America"),
+        ("CET-1CEST", "CES?T$"),
+        ("<+0330>-3:30", r"\+0330$"),
+        ("UTC", "UTC$"),
+        ("", "ok    clock: 2"),
+    ],
+)
+def test_a_time_zone_that_the_machine_does_not_know_is_a_finding(
+    zone: str, said: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        told = terminal("doctor", "--all").out
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert re.search(said, told, re.MULTILINE), told
+
+
 def test_a_gate_that_holds_new_work_is_a_finding(terminal: Terminal, king_runs: None) -> None:
     assert "ok    gate: new work starts: the machine is green (no vitals yet)" in terminal("doctor", "--all").out
     vitals = {"timestamp": stamp(time.time()), "health": "yellow", "system": {"cpu_percent": 84.2}}

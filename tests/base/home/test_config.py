@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -403,6 +405,25 @@ def test_the_machines_zone_has_summer_time(home: Path, monkeypatch: pytest.Monke
 def test_a_machine_of_an_unknown_zone_still_has_one(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("TZ", name)
     assert SUMMER.astimezone(zone(home, None)).utcoffset() is not None
+
+
+OFFSET_IN_BERLIN = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from kingdom.base.home import config
+from kingdom.base.home.places import Places
+
+zone = config.zone(Places(Path(sys.argv[1])), {"timezone": "Europe/Berlin"})
+print(datetime(2026, 7, 1, tzinfo=UTC).astimezone(zone))
+"""
+
+
+def test_a_named_zone_holds_on_a_machine_without_zone_data(home: Path) -> None:
+    """`zoneinfo` looks for the machine's data once, so a fresh interpreter is asked."""
+    command = [sys.executable, "-c", OFFSET_IN_BERLIN, str(home)]
+    asked = subprocess.run(command, env={"PYTHONTZPATH": ""}, capture_output=True, text=True)
+    assert asked.stdout == "2026-07-01 02:00:00+02:00\n", asked.stderr
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "", "../../etc/passwd", "America", "Europe/Berlin\0"])
