@@ -432,6 +432,15 @@ def sleeping_tests(root: Path) -> Iterator[str]:
                 yield f"{source.at(node)} sleeps"
 
 
+def open_databases(root: Path) -> Iterator[str]:
+    """`with` commits a connection of sqlite3 and leaves it open: with closing(sqlite3.connect(…)) as db, db."""
+    for folder in ("kingdom", "tests", "bench"):
+        for path in sorted((root / folder).rglob("*.py")):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if re.search(r"\bwith sqlite3\.connect\(", line):
+                    yield f"{path.relative_to(root)}:{number} leaves a database open"
+
+
 def spelt_folders(root: Path) -> Iterator[str]:
     """`path / "pending"`: the home's folders are spelt in places.py and states.py alone."""
     for source in sources(root):
@@ -526,6 +535,7 @@ CHECKS: tuple[Check, ...] = (
     lost_programs,
     false_queue,
     sleeping_tests,
+    open_databases,
     spelt_folders,
     foreign_words,
     unexplained_packages,
@@ -538,7 +548,12 @@ def test_nothing_stands_in_the_wrong_room(check: Check) -> None:
     assert not found, "\n".join([check.__doc__ or "", *found])
 
 
-HALVES = {"registry": "pypi" + ".org", "shared": "../" + "shared", "issue": "issue " + "#7"}
+HALVES = {
+    "registry": "pypi" + ".org",
+    "shared": "../" + "shared",
+    "issue": "issue " + "#7",
+    "connect": "sqlite3" + ".connect",
+}
 
 COURT, ENGINE, QUEUES = "kingdom/court/king/job.py", "kingdom/mq/engine.py", "kingdom/base/records/queues.py"
 
@@ -586,6 +601,7 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (false_queue, "queue/__init__.py:1", ""),
     (sleeping_tests, "tests/test_a.py:2", "import time\ntime.sleep(1)"),
     (sleeping_tests, "tests/court/king/test_a.py:1", "from time import monotonic, sleep"),
+    (open_databases, "tests/test_a.py:2", f"import sqlite3\nwith {HALVES['connect']}('x') as db: pass"),
     (spelt_folders, f"{QUEUES}:1", "def f(home, kind): return home / 'queue' / kind"),
     (spelt_folders, f"{QUEUES}:1", "def f(home): return home / 'state/king/x'"),
     (spelt_folders, f"{QUEUES}:1", "def f(home, x): return home / f'results/{x}'"),

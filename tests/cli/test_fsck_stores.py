@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def group(**position: object) -> Callable[[Places], None]:
 
 
 def last_message(places: Places) -> None:
-    with sqlite3.connect(places.hall / "hall.db") as db:
+    with closing(sqlite3.connect(places.hall / "hall.db")) as db, db:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("UPDATE rooms SET last_message_id = 77")
 
@@ -75,7 +76,7 @@ def oldest_files(places: Places) -> None:
 
 
 def newer_message(places: Places) -> None:
-    with sqlite3.connect(places.hall / "hall.db") as db:
+    with closing(sqlite3.connect(places.hall / "hall.db")) as db, db:
         db.execute("UPDATE rooms SET last_message_id = (SELECT min(id) FROM messages)")
 
 

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import unicodedata
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ def test_a_database_that_is_away_is_unavailable(url: str, home: Path) -> None:
 def test_tables_of_a_newer_kingdom_are_left_alone(database: Database, url: str, home: Path) -> None:
     note = "INSERT INTO hall_migrations VALUES (9000)"
     if url.startswith("sqlite"):
-        with sqlite3.connect(home / "state/hall/hall.db") as raw:
+        with closing(sqlite3.connect(home / "state/hall/hall.db")) as raw, raw:
             raw.execute(note)
     else:
         import psycopg

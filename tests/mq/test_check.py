@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,9 @@ Break = Callable[[Rig], None]
 
 def sql(*statements: str) -> Break:
     def broken(rig: Rig) -> None:
-        with sqlite3.connect(rig.folder / "yirangmq.db") as connection:
+        with closing(sqlite3.connect(rig.folder / "yirangmq.db")) as connection, connection:
             for statement in statements:
                 connection.execute(statement)
-        connection.close()
 
     return broken
 
@@ -153,11 +153,10 @@ def test_a_body_without_a_state_is_kept_whatever_it_is(open_rig: Callable[..., R
     rig.mq = rig._open()
     rig.mq.check(repair=True)
     assert rig.mq.check() == []
-    with sqlite3.connect(rig.folder / "yirangmq.db") as connection:
+    with closing(sqlite3.connect(rig.folder / "yirangmq.db")) as connection:
         ((letters,),) = connection.execute(
             "SELECT group_concat(value) FROM kv WHERE key IN (SELECT message_key FROM msg_index)"
         ).fetchall()
-    connection.close()
     assert kept in str(letters).replace("\\", "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from kingdom.base.disk.atomic import make_folder
@@ -82,8 +82,11 @@ def _connect(path: Path) -> sqlite3.Connection:
     make_folder(path.parent)
     # Only `close` touches a connection from another thread than its own.
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        db.execute(f"PRAGMA {pragma}")
+    with ExitStack() as if_it_fails:
+        if_it_fails.callback(db.close)
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            db.execute(f"PRAGMA {pragma}")
+        if_it_fails.pop_all()
     return db
 
 

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -531,16 +531,22 @@ class SqliteStore:
                 cached_statements=128,
                 check_same_thread=False,  # threads that share a store take turns: kingdom.mq.local
             )
-            connection.execute(f"PRAGMA journal_mode = {own['journalMode']}").fetchall()
-            connection.execute(f"PRAGMA synchronous = {'FULL' if self._config.durability == 'power' else 'NORMAL'}")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchall()
-            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            template = self._config.base / own["schemaPath"] if own["schemaPath"] else None
-            migrate(connection, self._tables, template)
-            self._take_over(connection)
+            with ExitStack() as if_it_fails:
+                if_it_fails.callback(connection.close)
+                self._set_up(connection)
+                if_it_fails.pop_all()
         except sqlite3.Error as error:
             raise self._failure("open the database", error) from None
         return connection
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        own = self._config.part("sqlite")
+        connection.execute(f"PRAGMA journal_mode = {own['journalMode']}").fetchall()
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self._config.durability == 'power' else 'NORMAL'}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchall()
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        migrate(connection, self._tables, self._config.base / own["schemaPath"] if own["schemaPath"] else None)
+        self._take_over(connection)
 
     def _take_over(self, connection: sqlite3.Connection) -> None:
         """Let rows of the original be served."""

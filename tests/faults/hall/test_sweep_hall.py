@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,10 +91,8 @@ def at_fault(home: Path) -> list[str]:
 
 
 def _rows(home: Path) -> list[tuple[str, str]]:
-    with sqlite3.connect(home / "state" / "hall" / "hall.db") as db:
-        rows = db.execute("SELECT id, content FROM messages ORDER BY id").fetchall()
-    db.close()
-    return rows
+    with closing(sqlite3.connect(home / "state" / "hall" / "hall.db")) as db:
+        return db.execute("SELECT id, content FROM messages ORDER BY id").fetchall()
 
 
 def _events(home: Path, topic: str) -> list[dict[str, str]]:

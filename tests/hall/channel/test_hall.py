@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -247,12 +248,11 @@ def test_what_the_worker_refuses_fails_with_its_reason(home: Path, envoy: Envoy,
 
 
 def remove_room(hall: Hall, room: str) -> None:
-    with sqlite3.connect(hall.home / "state/hall/hall.db") as raw:
+    with closing(sqlite3.connect(hall.home / "state/hall/hall.db")) as raw, raw:
         for table, column in (("hall_message_positions", ""), ("messages", "room_id"), ("room_members", "room_id")):
             raw.execute(f"DELETE FROM {table}" + (f" WHERE {column} = '{room}'" if column else ""))
         raw.execute(f"DELETE FROM hall_rooms WHERE room_id = '{room}'")
         raw.execute(f"DELETE FROM rooms WHERE id = '{room}'")
-    raw.close()
 
 
 @pytest.mark.parametrize(
