@@ -18,7 +18,7 @@ export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
 .PHONY: help setup up demo down status attach logs test check check-style check-types check-tests web-test \
-	test-outside test-distributed faults faults-as-user test-as-user faults-quick bench bench-quick docs clean
+	test-outside test-distributed test-roots faults faults-as-user test-as-user faults-quick bench bench-quick docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -83,6 +83,10 @@ test-outside: ## the engines' real programs, from npm, against models played on 
 test-distributed: ## the hall on Kafka and PostgreSQL
 	@bin/setup distributed
 	@if [ -d tests/distributed ]; then exec $(PY) -m tests.run tests/distributed; else echo 'no hall yet: nothing to test'; fi
+
+test-roots: ## README's commands on other distributions; needs root [ROOTS="bookworm trixie sid" QUICK=1: without the tests]
+	@bin/setup roots
+	@exec $(PY) -m tests.roots $(ROOTS)
 
 faults: export KINGDOM_CAMPAIGN = 1
 faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defect] [MUTANTS=random ROOM=court/king]
