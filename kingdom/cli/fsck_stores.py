@@ -11,6 +11,7 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, KingdomError
 from kingdom.base.home import config, dotenv
 from kingdom.base.home.places import Places
+from kingdom.base.words import count
 from kingdom.cli import home
 from kingdom.court.upkeep.fsck import Finding
 
@@ -41,19 +42,21 @@ def _topics(places: Places, repair: bool) -> Iterator[Finding]:
             except BadFile as error:
                 yield Finding("topics", TOPIC_RULE, folder, str(error), "")
         for first, following in pairwise(lines):
-            if first + lines[first] != following:
-                what = f"events {first + lines[first]} to {following - 1} are missing"
+            if (end := first + lines[first]) < following:
+                yield Finding("topics", TOPIC_RULE, folder, f"events {end} to {following - 1} are missing", "")
+            elif end > following:
+                what = f"{count(end - following, 'line')} too many in the file of event {first}"
                 yield Finding("topics", TOPIC_RULE, folder, what, "")
-        end, oldest = batches.end(), min(lines, default=0)
+        ends_at, oldest = batches.end(), min(lines, default=0)
         for path, position in passed:
             if position is None:
                 yield Finding("topics", TOPIC_RULE, path, "it names no position", "")
             elif position < oldest and (_next(path) or 0) < oldest:  # what it has passed may be removed meanwhile
                 what = f"events {position} to {oldest - 1} are gone, and it has not read them"
                 yield Finding("topics", TOPIC_RULE, path, what, "")
-            elif position > end:
+            elif position > ends_at:
                 yield Finding(
-                    "topics", TOPIC_RULE, path, f"it has passed event {position}, and the topic ends at {end}", ""
+                    "topics", TOPIC_RULE, path, f"it has passed event {position}, and the topic ends at {ends_at}", ""
                 )
 
 

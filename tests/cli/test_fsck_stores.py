@@ -47,6 +47,11 @@ def gap(places: Places) -> None:
     batches(places)[1].unlink()
 
 
+def surplus(places: Places) -> None:
+    with batches(places)[1].open("ab") as file:
+        file.write(b"no event\n")
+
+
 def group(**position: object) -> Callable[[Places], None]:
     def write(places: Places) -> None:
         (places.topics / MESSAGES / "groups" / "chat-persistor.json").write_text(json.dumps(position))
@@ -82,6 +87,7 @@ def newer_message(places: Places) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Places], None], str]] = {
     "a file in the middle of a topic is gone": (gap, "topics: events 2 to 4 are missing"),
+    "a file in the middle of a topic has a line too many": (surplus, "topics: 1 line too many in the file of event "),
     "the note of a group is ahead": (group(next=90), "topics: it has passed event 90, and the topic ends at 7"),
     "the note of a group is empty": (group(), "topics: it names no position"),
     "the note of a group is text": (group(next="7"), "topics: it names no position"),

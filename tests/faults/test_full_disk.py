@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from kingdom.base.disk.codec import to_json
 from kingdom.base.disk.lock import is_locked
@@ -141,6 +142,43 @@ def put_goal(places: Places, number: int) -> str:
     return name
 
 
+def check_hall(tree: Path) -> list[str]:
+    """/health says that nothing can be stored on a full disk, and that all is well when there is room again."""
+    with on_small_disk(tree, "gateway", "4m", {"hall": {"port": 0}}) as (process, home):
+        beside = ["nsenter", "-m", "-t", str(process.pid), sys.executable, "-m", "kingdom.worker"]
+        places, seen = Places(home), Path(f"/proc/{process.pid}/root")
+        trees.until(lambda: oracle.beats(places, "gateway") > 1, SOON)
+        env = trees.environment(tree, Path("/", home.relative_to(seen)))
+        with subprocess.Popen(
+            beside, cwd=tree, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as worker:
+            try:
+                return _hall_on_full_disk(places)
+            finally:
+                worker.kill()
+
+
+def _hall_on_full_disk(places: Places) -> list[str]:
+    wrong = []
+    for moment, expected in (("before", well := ["up"] * 3), ("on a full disk", ["down"] * 3), ("after", well)):
+        ballast = fill(places.home) if expected != well else None
+        if not trees.until(lambda expected=expected: parts(places) == expected, SOON):
+            wrong.append(f"{moment}: database, topics and worker are {parts(places)}")
+        if ballast is not None:
+            ballast.unlink()
+    return wrong
+
+
+def parts(places: Places) -> list[str]:
+    """What the gateway says of database, topics and worker."""
+    try:
+        address = (places.own("gateway") / "address").read_text().strip()
+        said = requests.get(f"{address}/health", timeout=SOON).json()["details"]
+    except (OSError, ValueError):
+        return []
+    return [said[name]["status"] for name in ("database", "topics", "worker")]
+
+
 @contextmanager
 def on_small_disk(
     tree: Path, role: str, size: str = SIZE, config: dict[str, Any] | None = None
@@ -231,6 +269,7 @@ def check_up(tree: Path) -> list[str]:
 CHECKS: dict[str, Callable[[Path], list[str]]] = {
     **{f"full disk, {role}": lambda tree, role=role: check(role, tree) for role in CASES},
     "full disk, council": check_council,
+    "full disk, hall": check_hall,
     "full disk, up": check_up,
     "full disk, an agent that fills it with small files": check_hoard,
 }

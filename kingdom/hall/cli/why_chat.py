@@ -134,12 +134,12 @@ def _events(places: Places, topic: str, holds: bytes = b"") -> Iterator[tuple[st
     batches = Batches(places.topics / topic, home.disk(places))
     for first in batches.numbers():
         with suppress(FileNotFoundError, BadFile):  # removed meanwhile; what cannot be read is fsck's
-            for number, line in enumerate(batches.lines(first), first):
-                if holds in line.lower():
+            for line in batches.numbered(first):
+                if holds in line.data.lower() and not line.surplus:
                     with suppress(ValueError, AttributeError):
-                        value = parse_json(of_line(line)[1])
+                        value = parse_json(of_line(line.data)[1])
                         if isinstance(value, dict):
-                            yield f"{number}", value
+                            yield f"{line.number}", value
 
 
 def _what_holds(places: Places, hall: config.Config, number: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from kingdom.base.errors import BadConfig, BadInput, KingdomError
 from kingdom.base.home.places import Places
+from kingdom.hall.database.ids import new_uuid
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -23,6 +24,10 @@ class Unavailable(KingdomError):
 
 class NewerTables(Unavailable):
     """a newer Kingdom has made the tables of this database (step {found}, this one knows {known}); use that one"""
+
+
+class Lost(Unavailable):
+    """{path} {why}: put the chat's database back, or restore a backup; for an empty one delete {mark} and restart"""
 
 
 class Refused(BadInput):
@@ -65,6 +70,12 @@ class Database(Protocol):
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, which only reads."""
 
+    def check(self) -> None:
+        """Return if it can be read and written now, else Unavailable, which says why."""
+
+    def lost(self) -> str:
+        """Return why what was stored is not there any more, "" when it is, or when that cannot be known now."""
+
     def close(self) -> None:
         """Close the connections of all threads."""
 
@@ -83,17 +94,32 @@ def statements(dialect: str) -> dict[str, str]:
     return found
 
 
-def migrations() -> list[tuple[int, str]]:
-    """Return the numbered steps by which the tables came to be what they are."""
-    return [(int(path.name[:4]), path.read_text("utf-8")) for path in sorted((_HERE / "migrations").glob("*.sql"))]
+def migrations(dialect: str) -> list[tuple[int, str]]:
+    """Return the numbered steps by which the tables came to be what they are.
+
+    One whose name ends in `@dialect` is empty for other databases.
+    """
+    found = []
+    for path in sorted((_HERE / "migrations").glob("*.sql")):
+        only = path.stem.partition("@")[2]
+        found.append((int(path.name[:4]), path.read_text("utf-8") if only in ("", dialect) else ""))
+    return found
 
 
-def missing_steps(done: set[int]) -> list[tuple[int, str]]:
+def missing_steps(done: set[int], dialect: str) -> list[tuple[int, str]]:
     """Return the steps that a database still needs. NewerTables when it has made some that are not known here."""
-    known = migrations()
+    known = migrations(dialect)
     if done and (newest := max(done)) > known[-1][0]:
         raise NewerTables(found=newest, known=known[-1][0])
     return [(number, script) for number, script in known if number not in done]
+
+
+def identity(db: Transaction) -> str:
+    """Return what no other database of a chat is called, which is chosen once."""
+    db.do("choose_fact", name="database", value=new_uuid())
+    row = db.one("fact", name="database")
+    assert row is not None
+    return str(row["value"])
 
 
 def refuse_url(places: Places, why: str) -> BadConfig:

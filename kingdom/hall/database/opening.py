@@ -10,6 +10,7 @@ from kingdom.base.home.places import Places
 from kingdom.base.runtime.tables import load
 from kingdom.hall.database import DATABASES
 from kingdom.hall.database.base import Database, refuse_url
+from kingdom.hall.database.sqlite import mark_of
 
 ADDRESS = "KINGDOM_DATABASE_URL"
 """The variable of `.env` that may hold the address, since there may be a password in it."""
@@ -30,9 +31,10 @@ def open_database(config: Config, secrets: Mapping[str, str], places: Places) ->
 
 
 def is_there(config: Config, secrets: Mapping[str, str], places: Places) -> bool:
-    """Return whether there is a database to look into; one on a server is taken to be there."""
+    """Return whether there is a database to look into, or should be; one on a server is taken to be there."""
     scheme, _, path = _url(config, secrets).partition(":///")
-    return scheme != "sqlite" or (places.home / path).is_file()
+    file = places.home / path
+    return scheme != "sqlite" or file.is_file() or mark_of(file).is_file()
 
 
 def _url(config: Config, secrets: Mapping[str, str]) -> str:

@@ -15,7 +15,17 @@ from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
 from kingdom.base.home.places import Places
-from kingdom.hall.database.base import Refused, Row, T, Transaction, Unavailable, missing_steps, refuse_url, statements
+from kingdom.hall.database.base import (
+    Refused,
+    Row,
+    T,
+    Transaction,
+    Unavailable,
+    identity,
+    missing_steps,
+    refuse_url,
+    statements,
+)
 
 CONNECT_SECONDS = 2
 STATEMENT_MS = 10_000
@@ -49,9 +59,10 @@ class PostgresDatabase:
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
             db.execute("CREATE TABLE IF NOT EXISTS hall_migrations (number integer PRIMARY KEY)")
             done = {row["number"] for row in db.execute("SELECT number FROM hall_migrations")}
-            for number, script in missing_steps(done):
+            for number, script in missing_steps(done, "postgresql"):
                 db.execute(script.encode())
                 db.execute("INSERT INTO hall_migrations VALUES (%s)", (number,))
+            identity(_Transaction(db))
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, when its writes are on the server's platter."""
@@ -61,6 +72,14 @@ class PostgresDatabase:
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, which only reads."""
         return self.run(work)
+
+    def check(self) -> None:
+        """Return if it answers."""
+        self.read(lambda db: db.one("ping"))
+
+    def lost(self) -> str:
+        """Return "": a server says itself what it does not have."""
+        return ""
 
     def close(self) -> None:
         """Close the connections of all threads."""

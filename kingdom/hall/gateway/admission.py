@@ -33,6 +33,8 @@ class Admission:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
+        if scope["type"] == "http":
+            send = _as_declared(send)
         try:
             self._check(scope, headers, origin)
         except Refusal as refusal:
@@ -68,6 +70,17 @@ def _host_name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _as_declared(send: Send) -> Send:
+    """Return a `send` that has browsers take an answer for what its type says, and for nothing else."""
+
+    async def send_as_declared(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
+        await send(message)
+
+    return send_as_declared
 
 
 def _allowing(origin: str, send: Send) -> Send:

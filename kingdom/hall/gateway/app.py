@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from kingdom.base.disk.codec import read_json_or
 from kingdom.base.home.config import Config
 from kingdom.base.runtime.role import Services
 from kingdom.base.words import count
@@ -144,7 +146,7 @@ class Application:
         """Begin to read the topics and to look after the sockets. Once."""
         if not self._tasks:
             self._delivery.start()
-            lasting = (self._keep_house, self._watch_lag, self._watch_sessions)
+            lasting = (self._keep_house, self._watch_stores, self._watch_sessions)
             self._tasks = [asyncio.ensure_future(task()) for task in lasting]
 
     async def drain(self, seconds: float) -> None:
@@ -251,21 +253,22 @@ class Application:
                 f"{count(new, 'socket')} ended for no known reason, the last one after {seconds:.1f} s"
             )
 
-    async def _watch_lag(self) -> None:
-        """Refuse messages while too many of those taken in are not stored yet."""
+    async def _watch_stores(self) -> None:
+        """Refuse messages while too many of those taken in are not stored yet, or nothing could store them any more."""
         loop = asyncio.get_running_loop()
-        taken, lag = -1, 0
+        taken, lag, lost = -1, 0, ""
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            if self._sockets.accepted == taken and not lag:
-                continue
-            taken = self._sockets.accepted
-            try:
-                lag = await loop.run_in_executor(self._checks, self._lag)
-            except TopicsAway:
-                continue
+            before, lost = lost, await self._store.lost()
+            if lost and not before:
+                self._services.log.error(f"alert: {lost}; messages are refused until it is back")
+            if self._sockets.accepted != taken or lag:
+                taken = self._sockets.accepted
+                with suppress(TopicsAway):
+                    lag = await loop.run_in_executor(self._checks, self._lag)
             if not self._is_stopping:
-                self._sockets.refuses = BUSY if lag > self._config["limits"]["worker_lag"] else ""
+                is_busy = lag > self._config["limits"]["worker_lag"]
+                self._sockets.refuses = UNDELIVERED if lost else BUSY if is_busy else ""
 
     def _lag(self) -> int:
         return self._topics.lag(self._config["kafka"]["group"], MESSAGES)
@@ -296,7 +299,7 @@ class Application:
 
     async def _is_database_up(self) -> bool:
         try:
-            await self._store.read(lambda db: db.one("ping"), CHECK_SECONDS)
+            await self._store.check(CHECK_SECONDS)
         except (Unavailable, Refused):
             return False
         return True
@@ -312,11 +315,11 @@ class Application:
         return True
 
     def _is_worker_up(self) -> bool:
-        """Return whether any worker's heartbeat is fresh."""
+        """Return whether any worker's heartbeat is fresh, and tells of no trouble."""
         threshold = self._services.system["heartbeat"]["threshold_seconds"]
         pattern = f"{glob.escape(str(self._services.places.state))}/worker*/heartbeat"
-        now = self._services.clock()
-        return any(_is_fresh(path, now - threshold) for path in glob.glob(pattern))
+        since = self._services.clock() - threshold
+        return any(_works(path, since) for path in map(Path, glob.glob(pattern)))
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         """Answer a defect of ours, or a database that is away."""
@@ -337,12 +340,15 @@ def _environment() -> dict[str, str]:
     return {SECRET: os.environ[SECRET]} if SECRET in os.environ else {}
 
 
-def _is_fresh(heartbeat: str, since: float) -> bool:
+def _works(heartbeat: Path, since: float) -> bool:
+    """Return whether a worker stores messages, as far as its heartbeat and its snapshot say."""
     try:
-        with open(heartbeat, "rb") as record:
-            return os.fstat(record.fileno()).st_mtime >= since and b'"stopped"' not in record.read(256)
+        beat = read_json_or(heartbeat, {}).get("state")
+        is_fresh = os.stat(heartbeat).st_mtime >= since
     except OSError:
         return False
+    waits = read_json_or(heartbeat.with_name("worker.json"), {}).get("state") == "waiting"
+    return is_fresh and beat not in ("stopped", "crashed", "degraded") and not waits
 
 
 def _routes(rest: Rest, failed: Callable[[Request, Exception], Any]) -> Starlette:

@@ -37,7 +37,6 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Referrer-Policy": "no-referrer",
     "Vary": "Accept-Encoding",
-    "X-Content-Type-Options": "nosniff",
 }
 FOR_A_YEAR = "public, max-age=31536000, immutable"
 ASK_FIRST = "no-cache"

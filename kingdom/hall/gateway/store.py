@@ -31,23 +31,29 @@ class Store:
 
     async def read(self, work: Callable[[Transaction], T], seconds: float = LONGEST_WAIT) -> T:
         """Return what `work` returns; Unavailable when the database does not answer in time."""
-        return await self._apart(self._database.read, work, seconds)
+        return await self._apart(lambda: self._database.read(work), seconds)
 
     async def run(self, work: Callable[[Transaction], T], seconds: float = LONGEST_WAIT) -> T:
         """Return what `work` returns when its writes are durable."""
-        return await self._apart(self._database.run, work, seconds)
+        return await self._apart(lambda: self._database.run(work), seconds)
+
+    async def check(self, seconds: float) -> None:
+        """Return if the database can be read and written now; Unavailable if not."""
+        await self._apart(self._database.check, seconds)
+
+    async def lost(self) -> str:
+        """Return why what was stored is not there any more, "" when it is."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._database.lost)
 
     def close(self) -> None:
         """Close the connections, after what runs has ended."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._database.close()
 
-    async def _apart(
-        self, transaction: Callable[[Callable[[Transaction], T]], T], work: Callable[[Transaction], T], seconds: float
-    ) -> T:
+    async def _apart(self, work: Callable[[], T], seconds: float) -> T:
         def carry_out() -> T:
             self._migrate()
-            return transaction(work)
+            return work()
 
         waiting = asyncio.get_running_loop().run_in_executor(self._threads, carry_out)
         try:

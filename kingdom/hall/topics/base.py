@@ -50,6 +50,8 @@ class Record:
     position: str
     key: str
     value: bytes
+    #: Why it is no event of the topic, whatever its value reads; "" for an ordinary one.
+    unfit: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -74,6 +75,8 @@ class Batches:
         self._disk = disk
         self._newest = ""
         self._end = 0
+        #: The newest file as it was when its lines were counted.
+        self._written: tuple[int, int, int] | None = None
         self._prepared: NewFile | None = None
         #: What a writer keeps open: the folder, and the lock that holds off removal.
         self._kept: tuple[int, int, os.stat_result] | None = None
@@ -92,6 +95,7 @@ class Batches:
                 with self._nothing_is_removed():
                     end = self._take_name(draft)
                 self._newest, self._end = self._name(end), end + len(lines)
+                self._written = self._about_newest()
         except OSError as error:
             if end is None:
                 raise
@@ -117,14 +121,18 @@ class Batches:
         self._let_go()
 
     def end(self) -> int:
-        """Return the number that the next event will have, by the files."""
-        if not self._newest or not os.path.exists(self.folder / self._newest):
+        """Return the number that the next event will have."""
+        if (about := self._about_newest()) is None:
             names = self.names()
             self._newest = names[-1] if names else ""
             self._end = self._after(self._newest) if names else 0
-        while os.path.exists(self._file(self._end)):
+        elif about != self._written:
+            # Somebody has changed it: no number is given away that a reader may have passed.
+            self._end = max(self._end, self._after(self._newest))
+        while self.is_there(self._end):
             self._newest = self._name(self._end)
             self._end = self._after(self._newest)
+        self._written = self._about_newest()
         return self._end
 
     def names(self) -> list[str]:
@@ -138,6 +146,16 @@ class Batches:
         """Return the lines of the file that begins with this event; FileNotFoundError when it is not there."""
         return _split(read_bytes(self._file(first), LARGEST_FILE))
 
+    def numbered(self, first: int) -> list[Line]:
+        """Return the lines of the file that begins with this event; FileNotFoundError when it is not there.
+
+        Its events end where the next file begins: a damaged file may have more lines than it was written with.
+        """
+        lines = self.lines(first)
+        end = next((at for at in range(1, len(lines)) if self.is_there(first + at)), len(lines))
+        events = [Line(first + at, line) for at, line in enumerate(lines[:end])]
+        return events + [Line(first + end - 1, line, past) for past, line in enumerate(lines[end:], 1)]
+
     def first_containing(self, number: int) -> int | None:
         """Return where the file begins that holds this event, or would: the last that does not begin behind it."""
         numbers = self.numbers()
@@ -150,7 +168,7 @@ class Batches:
 
     def is_there(self, first: int) -> bool:
         """Return whether there is a file that begins with this event."""
-        return os.path.exists(self._file(first))
+        return os.access(f"{self.folder}/{self._name(first)}", os.F_OK)
 
     def changed(self) -> int:
         """Return a number that changes when files come or go."""
@@ -195,10 +213,21 @@ class Batches:
     def _take_name(self, draft: NewFile) -> int:
         """Give a file the name of the next event, and return its number."""
         # While our newest file is there, so is all that came behind it: a name that is free was never taken.
-        end = self._end if self._newest and os.path.exists(f"{self.folder}/{self._newest}") else self.end()
+        is_known = self._written is not None and self._about_newest() == self._written
+        end = self._end if is_known else self.end()
         while not draft.take(f"{self.folder}/{self._name(end)}"):
             end = self.end()
         return end
+
+    def _about_newest(self) -> tuple[int, int, int] | None:
+        """Return what changes when somebody changes the newest file; None when there is none."""
+        if not self._newest:
+            return None
+        try:
+            about = os.stat(f"{self.folder}/{self._newest}")
+        except FileNotFoundError:
+            return None
+        return about.st_ino, about.st_size, about.st_mtime_ns
 
     def _keep_open(self) -> None:
         """Have folder and lock open, those that are there now."""
@@ -269,6 +298,16 @@ class Batches:
             return os.open(path, flags, 0o600)
 
 
+class Line(NamedTuple):
+    """One line of a file, as a reader finds it."""
+
+    #: Of its event; of a surplus line that of the event before it.
+    number: int
+    data: bytes
+    #: How far it lies behind its file's last event; 0 for an event.
+    surplus: int = 0
+
+
 class Reading:
     """One reader's place in the files of a topic."""
 
@@ -278,22 +317,25 @@ class Reading:
         self._topic = topic
         self._reader = reader
         self._next = start
-        self._lines: list[bytes] = []
+        #: The file that was opened last, by its first event.
+        self._file = -1 if start is None else start - 1
+        self._lines: list[Line] = []
         self._at = 0
         self._is_started = False
         self._gone: PositionGone | None = None
         self._looked_at = 0.0
         self._seen = 0
 
-    def read(self, at_most: int) -> list[tuple[int, bytes]]:
-        """Return the next lines with their numbers."""
+    def read(self, at_most: int) -> list[Line]:
+        """Return the next lines. Surplus ones come with the event before them, also when that makes a few too many."""
         if self._at >= len(self._lines) and not self._opens_next():
             return []
-        assert self._next is not None
-        part = self._lines[self._at : self._at + at_most]
-        found = list(enumerate(part, self._next))
-        self._at += len(part)
-        self._next += len(part)
+        end = self._at + at_most
+        while end < len(self._lines) and self._lines[end].surplus:
+            end += 1
+        found = self._lines[self._at : end]
+        self._at += len(found)
+        self._next = found[-1].number + 1
         return found
 
     def check(self) -> None:
@@ -312,11 +354,14 @@ class Reading:
                 return self._gone is None
         assert self._next is not None
         try:
-            self._lines, self._at = self._batches.lines(self._next), 0
+            self._open(self._next)
         except FileNotFoundError:
             self._look_behind()
             return False
         return True
+
+    def _open(self, first: int) -> None:
+        self._lines, self._at, self._file = self._batches.numbered(first), 0, first
 
     def _starts(self) -> bool:
         """Find the first line to read, which may lie within a file. Return whether there is such a place yet."""
@@ -330,7 +375,8 @@ class Reading:
             # The files that were read are gone, and what comes now would be taken for read.
             self._jump(numbers[0] if numbers else 0)
         elif (first := self._batches.first_containing(self._next)) is not None:
-            self._lines, self._at = self._batches.lines(first), self._next - first
+            self._open(first)
+            self._at = next((at for at, line in enumerate(self._lines) if line.number >= self._next), len(self._lines))
         return True
 
     def _look_behind(self) -> None:
@@ -344,13 +390,17 @@ class Reading:
             return
         self._seen = changed
         assert self._next is not None
-        later = [number for number in self._batches.numbers() if number > self._next]
-        if later and not self._batches.is_there(self._next):
-            self._jump(later[0])
+        later = next((number for number in self._batches.numbers() if number > self._file), None)
+        if later is None or self._batches.is_there(self._next):
+            return
+        if later < self._next:  # the file before it had too many lines, which were read before this one came
+            self._next = later
+        else:
+            self._jump(later)
 
     def _jump(self, number: int) -> None:
         self._gone = PositionGone(reader=self._reader, topic=self._topic, missed=self._next, oldest=number)
-        self._next, self._lines, self._at = number, [], 0
+        self._next, self._lines, self._at, self._file = number, [], 0, number - 1
 
 
 def _is_batch(name: str) -> bool:

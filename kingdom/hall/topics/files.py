@@ -5,7 +5,6 @@ A topic is one partition: all that is in it has one order, and a group has one h
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -14,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.disk.codec import read_json, to_json
 from kingdom.base.disk.lock import Lock
+from kingdom.base.disk.space import check_room
 from kingdom.base.errors import BadFile, BadName, KingdomError, Locked
 from kingdom.base.home.places import check_name
 from kingdom.base.runtime.wake import Alarm, Waker
@@ -32,7 +32,7 @@ from kingdom.hall.topics.base import (
     Record,
     TopicsAway,
 )
-from kingdom.hall.topics.batches import LARGEST_BATCH, Batches, NotDurable, Reading
+from kingdom.hall.topics.batches import LARGEST_BATCH, Batches, Line, NotDurable, Reading
 
 MOST_EVENTS = 4096
 LONGEST_KEY = 200
@@ -42,6 +42,7 @@ LOOK_SECONDS = 1.0
 """How often a reader that stands by tries to take hold."""
 POLL_SECONDS = 0.02
 PREPARE_SECONDS = 0.001
+SURPLUS = "the file has more lines than events: it was changed after it was written"
 
 
 class FilesTopics:
@@ -97,9 +98,11 @@ class FilesTopics:
     def check(self) -> None:
         if self._failed:
             raise TopicsAway(why=self._failed)
-        folder = self._kit.folder
-        if folder.exists() and not os.access(folder, os.W_OK):
-            raise TopicsAway(why=f"{folder} is read-only")
+        try:
+            make_folder(self._kit.folder)
+            check_room(self._kit.folder)
+        except OSError as error:
+            raise TopicsAway(why=str(error)) from None
 
     def close(self) -> None:
         for opened in self._opened:
@@ -413,15 +416,21 @@ def _read(readings: Sequence[tuple[str, Reading]], at_most: int) -> list[Record]
     try:
         for topic, reading in readings:
             while len(found) < at_most and (lines := reading.read(at_most - len(found))):
-                found += [Record(topic, f"0:{number}", *batches.of_line(line)) for number, line in lines]
+                found += [_record(topic, line) for line in lines]
     except (OSError, BadFile) as error:
         if not found:
             raise TopicsAway(why=str(error)) from None
     return found
 
 
+def _record(topic: str, line: Line) -> Record:
+    if not line.surplus:
+        return Record(topic, f"0:{line.number}", *batches.of_line(line.data))
+    return Record(topic, f"0:{line.number}+{line.surplus}", "", line.data, SURPLUS)
+
+
 def _number(position: str) -> int:
-    return int(position.partition(":")[2])
+    return int(position.partition(":")[2].partition("+")[0])
 
 
 def _note_path(found: Batches, group: str) -> Path:

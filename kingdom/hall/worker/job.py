@@ -24,6 +24,8 @@ PUBLISH_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
 AWAY_SECONDS = 0.5
 """How soon it tries again when database or topics are away."""
+LOOK_SECONDS = 2.0
+"""How often it looks whether the database is there and has room."""
 TRIM_SECONDS = 60.0
 MOST_CUT = 1000
 """Old messages that one turn deletes."""
@@ -48,6 +50,7 @@ class WorkerJob:
         #: What is to be published of it, once it is stored.
         self._publications: list[Publication] | None = None
         self._is_migrated = False
+        self._look_at = 0.0
         self._trim_at = 0.0
         self._cut_at = 0.0
 
@@ -56,6 +59,7 @@ class WorkerJob:
 
     def turn(self, arrivals: dict[Path, list[str]] | None) -> Turn:
         try:
+            self._look()
             worked = self._work()
             self._cut()
         except (Unavailable, TopicsAway) as error:
@@ -82,9 +86,6 @@ class WorkerJob:
 
     def _work(self) -> bool:
         """Carry one group of messages as far as it goes. Return whether all of it was committed."""
-        if not self._is_migrated:
-            self._database.migrate()
-            self._is_migrated = True
         if not self._in_hand:
             self._in_hand = self._read()
         if not self._in_hand:
@@ -93,6 +94,15 @@ class WorkerJob:
             self._publications = self._store.store(self._in_hand)
         self._publish(PUBLISH_SECONDS)
         return True
+
+    def _look(self) -> None:
+        """Find out from time to time whether messages could be stored, also while none come. Unavailable if not."""
+        if not self._is_migrated:
+            self._database.migrate()
+            self._is_migrated = True
+        if self._services.monotonic() >= self._look_at:
+            self._database.check()
+            self._look_at = self._services.monotonic() + LOOK_SECONDS
 
     def _read(self) -> Sequence[Record]:
         try:
@@ -151,4 +161,4 @@ class WorkerJob:
             return 0.0
         if self._reader.holds and self._cut_at <= self._services.monotonic():
             return 0.0
-        return self._vitals.seconds_to_write if self._reader.holds else 1.0
+        return min(self._vitals.seconds_to_write, LOOK_SECONDS) if self._reader.holds else 1.0

@@ -61,7 +61,7 @@ class Store:
         """Carry a command out, in a transaction of its own. Return what is to be published of it."""
         now = self._clock()
         try:
-            command = Command.from_json(record.value)
+            command = Command.from_json(_value(record))
             events = self._database.run(lambda db: commands.carry_out(db, command, record, now))
         except (BadEvent, Refused) as error:
             return [self._dead_letter(record, str(error))]
@@ -72,9 +72,8 @@ class Store:
         publications: dict[str, Publication] = {}
         for record in records:
             try:
-                arrivals.append(
-                    (record, Arrival(MessageCreated.from_json(record.value), record.topic, record.position))
-                )
+                event = MessageCreated.from_json(_value(record))
+                arrivals.append((record, Arrival(event, record.topic, record.position)))
             except BadEvent as error:
                 publications[record.position] = self._dead_letter(record, str(error))
         try:
@@ -105,3 +104,10 @@ class Store:
     def _dead_letter(self, record: Record, why: str) -> Publication:
         self.refused.append(f"{record.topic} at {record.position}: {why}")
         return Publication(DEAD, record.key, dead_letters.of(record, why, self._clock()))
+
+
+def _value(record: Record) -> bytes:
+    """Return what the event of a record reads; BadEvent if it is no event of its topic."""
+    if record.unfit:
+        raise BadEvent(what="event", why=record.unfit)
+    return record.value

@@ -33,6 +33,8 @@ CHECKS = {
     "overtake power": cut(overtaking()),
     "worker kill": killed(WORKER),
     "envoy": lambda tree, near: failing(tree, f"tests/hall/channel/test_hall.py::{near}"),
+    "damaged": lambda tree, near: failing(tree, f"tests/hall/topics/test_batches.py::{near}"),
+    "lost": lambda tree, near: failing(tree, f"tests/hall/database/test_sqlite_file.py::{near}"),
     "database": lambda tree, near: failing(tree, f"tests/contracts/test_hall_databases.py::{near}"),
     "commands": lambda tree, near: failing(tree, f"tests/hall/worker/test_commands.py::{near}"),
     "rebuild": lambda tree, near: failing(
@@ -219,6 +221,43 @@ MUTANTS = [
         "kingdom.court.upkeep.backup",
         constant("CAUSES_OF_ROWS", "()"),
         "backup",
+    ),
+    Mutant(
+        "a line too many hides the next event",
+        "kingdom.hall.topics.batches:Batches.numbered",
+        replace("self.is_there(A)", "False"),
+        "damaged",
+        near="test_a_file_with_lines_too_many_hides_nothing_of_those_behind_it",
+        quick=True,
+    ),
+    Mutant(
+        "a writer does not notice that its file was changed",
+        "kingdom.hall.topics.batches:Batches._take_name",
+        replace("A == self._written", "True"),
+        "damaged",
+        near="test_a_writer_notices_that_its_newest_file_was_changed",
+    ),
+    Mutant(
+        "a database whose file is gone goes on unseen",
+        "kingdom.hall.database.sqlite:SqliteDatabase._transaction",
+        drop("self._look"),
+        "lost",
+        near="test_nothing_is_read_or_written_while_the_file_is_gone_and_all_is_there_when_it_is_back",
+        quick=True,
+    ),
+    Mutant(
+        "the log of one database is applied to the next",
+        "kingdom.hall.database.sqlite:SqliteDatabase._let_go",
+        replace('connection.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")', "None"),
+        "lost",
+        near="test_a_copy_of_the_same_database_is_taken_and_holds_what_the_copy_held",
+    ),
+    Mutant(
+        "any database will do",
+        "kingdom.hall.database.sqlite:SqliteDatabase._connect",
+        drop("self._check_identity"),
+        "lost",
+        near="test_another_database_is_refused_until_its_own_is_back",
     ),
     # 7: clocks
     Mutant(

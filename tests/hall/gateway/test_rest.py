@@ -257,3 +257,12 @@ def test_twenty_register_and_sign_in_at_once(hall: Hall) -> None:
     with ThreadPoolExecutor(20) as threads:
         people = list(threads.map(lambda _: hall.person(), range(20)))
     assert len({person.id for person in people}) == 20
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/health", "/openapi.json", "/rooms", "/nowhere", "/socket.io/?EIO=4&transport=polling"]
+)
+def test_every_answer_forbids_browsers_to_guess_its_type(path: str, hall: Hall, anna: Person) -> None:
+    for headers in (anna.headers, {}, {"Host": "elsewhere.example"}):
+        answer = requests.get(hall.url + path, headers=headers, timeout=SECONDS)
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -89,6 +89,22 @@ def test_bad_events_become_dead_letters_and_those_behind_them_are_stored(hall: H
     assert [message["content"] for message in hall.told(2 * len(bad))] == ["before", "after"] * len(bad)
 
 
+def test_a_damaged_file_with_a_line_too_many_costs_only_its_own_message(hall: Hall) -> None:
+    user = hall.user()
+    room = hall.room(user)
+    for number in range(5):
+        hall.publish(message(room, user, str(number)))
+    damaged = hall.services.places.topics / MESSAGES / f"{3:020}.jsonl"
+    damaged.write_bytes(b"no event\n" + hall.services.places.topics.joinpath(MESSAGES, f"{0:020}.jsonl").read_bytes())
+    with at_work(hall) as worker:
+        work(hall, worker, 5)
+    assert [row["content"] for row in hall.history(room)] == ["0", "1", "2", "4"]
+    letters = hall.buried(2)
+    assert [(letter["position"], letter["key"]) for letter in letters] == [("0:3", ""), ("0:3+1", "")]
+    assert "the file has more lines than events" in letters[1]["reason"]
+    assert [told["content"] for told in hall.told(4)] == ["0", "1", "2", "4"]
+
+
 def test_what_a_client_sends_again_is_stored_and_told_once(hall: Hall) -> None:
     user = hall.user()
     room = hall.room(user)
