@@ -163,6 +163,7 @@ class Places:
         self.supervisor_pid = self.run / "supervisord.pid"
         self.supervisor_conf = self.run / "supervisord.conf"
         self.supervisor_log = self.run / "supervisord.log"
+        self.ended_sessions = self.run / "ended-sessions.json"
         self.system_log = self.logs / "system.log"
         self.events_log = self.logs / "events.log"
         self.session_logs = self.logs / "sessions"

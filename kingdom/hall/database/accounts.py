@@ -12,6 +12,8 @@ from kingdom.hall.database.ids import iso, new_uuid
 OWNER, MEMBER, KINGDOM = "owner", "member", "kingdom"
 """Roles. The last is that of the user under which the kingdom speaks, who cannot sign in."""
 CODE_BYTES = 16
+ENDED = "ended_sessions"
+"""The name of the number that grows whenever sessions are ended."""
 
 
 class Invitation(NamedTuple):
@@ -73,7 +75,21 @@ def end_sessions(
 ) -> list[str]:
     """End one session of a user, or all of them, or all but one. Return which were ended."""
     ended = db.all("end_sessions", user_id=user, now=iso(now), id=session, but=but)
+    if ended:
+        db.do("note_fact", name=ENDED, value=str(count_of_ended(db) + 1))
     return [str(row["id"]) for row in ended]
+
+
+def end_all_sessions(db: Transaction, now: float, count: int) -> list[str]:
+    """End the sessions of all users, and count from there on. Return which were ended."""
+    db.do("note_fact", name=ENDED, value=str(count))
+    return [str(row["id"]) for row in db.all("end_all_sessions", now=iso(now))]
+
+
+def count_of_ended(db: Transaction) -> int:
+    """Return a number that grows whenever sessions are ended."""
+    row = db.one("fact", name=ENDED)
+    return 0 if row is None else int(row["value"])
 
 
 def _digest(code: str) -> str:

@@ -56,6 +56,9 @@ class Transaction(Protocol):
 class Database(Protocol):
     """A database of the chat. Every thread gets a connection of its own, which is made anew when it breaks."""
 
+    #: Whether other homes may use it, too.
+    is_shared: bool
+
     def __init__(self, url: str, places: Places) -> None: ...
 
     def migrate(self) -> None:
@@ -114,9 +117,14 @@ def missing_steps(done: set[int], dialect: str) -> list[tuple[int, str]]:
     return [(number, script) for number, script in known if number not in done]
 
 
-def identity(db: Transaction) -> str:
+def choose_identity(db: Transaction) -> str:
     """Return what no other database of a chat is called, which is chosen once."""
     db.do("choose_fact", name="database", value=new_uuid())
+    return identity(db)
+
+
+def identity(db: Transaction) -> str:
+    """Return what no other database of a chat is called."""
     row = db.one("fact", name="database")
     assert row is not None
     return str(row["value"])

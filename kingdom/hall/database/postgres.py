@@ -21,7 +21,7 @@ from kingdom.hall.database.base import (
     T,
     Transaction,
     Unavailable,
-    identity,
+    choose_identity,
     missing_steps,
     refuse_url,
     statements,
@@ -45,6 +45,8 @@ class _Moment(Loader):
 
 
 class PostgresDatabase:
+    is_shared = True
+
     def __init__(self, url: str, places: Places) -> None:
         try:
             self._settings = psycopg.conninfo.conninfo_to_dict(url)
@@ -62,7 +64,7 @@ class PostgresDatabase:
             for number, script in missing_steps(done, "postgresql"):
                 db.execute(script.encode())
                 db.execute("INSERT INTO hall_migrations VALUES (%s)", (number,))
-            identity(_Transaction(db))
+            choose_identity(_Transaction(db))
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, when its writes are on the server's platter."""

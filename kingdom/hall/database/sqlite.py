@@ -20,7 +20,7 @@ from kingdom.hall.database.base import (
     T,
     Transaction,
     Unavailable,
-    identity,
+    choose_identity,
     missing_steps,
     refuse_url,
     statements,
@@ -39,6 +39,8 @@ _OF_THE_DATA = (sqlite3.IntegrityError, sqlite3.DataError)
 
 
 class SqliteDatabase:
+    is_shared = False
+
     def __init__(self, url: str, places: Places) -> None:
         path = url.removeprefix("sqlite:///")
         if path == url or not path:
@@ -61,7 +63,7 @@ class SqliteDatabase:
                 for statement in _split(script):
                     db.execute(statement)
                 db.execute("INSERT INTO hall_migrations VALUES (?)", (number,))
-            own = identity(_Transaction(db))
+            own = choose_identity(_Transaction(db))
         if self._marked() != own:
             Disk(self._path.parent).rewrite(self._mark, f"{own}\n".encode())
 

@@ -76,7 +76,8 @@ class Application:
         self._producer = self._topics.producer()
         self._clients = Clients(self._most_queued, self._cut)
         membership = Membership(self._store, monotonic)
-        self._sessions = Sessions(self._store, clock)
+        memory = services.places.ended_sessions
+        self._sessions = Sessions(self._store, memory, services.unsynced, services.log.warn, clock)
         self._rooms = Rooms(
             f"{services.name}-{new_uuid()}", self._clients, membership, Presence(monotonic), self._producer
         )
@@ -89,7 +90,7 @@ class Application:
             self._rates["messages"],
             self._rates["calls"],
             self._most_queued,
-            self._sessions.has_ended,
+            self._sessions,
             services.log.error,
             clock,
         )
@@ -216,7 +217,7 @@ class Application:
     async def _hear(self, signal: Signal) -> None:
         ended = signal.facts.get("sessions")
         if signal.kind == "session_ended" and isinstance(ended, list):
-            self._sessions.note_ended(ended)
+            await self._sessions.end(ended)
             await self._sockets.disconnect_ended()
         else:
             self._rooms.hear(signal)

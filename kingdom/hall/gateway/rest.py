@@ -100,7 +100,7 @@ class Rest:
         return JSONResponse({"accessToken": self._tokens.make(user["id"], user["email"], session)})
 
     async def change_password(self, request: Request) -> Response:
-        caller = self.caller(request)
+        caller = await self.caller(request)
         self.limit("logins", request)
         fields = {"current": inputs.text(*inputs.SPELT_PASSWORD), "new": inputs.text(*inputs.PASSWORD)}
         given = await inputs.body(request, **fields)
@@ -108,7 +108,7 @@ class Rest:
         old, new, now = user["password_hash"], await self._passwords.hash(given["new"]), self._clock()
         changed = (caller.user, old, new, caller.session, now)
         ended = await self._store.run(lambda db: store.change_password(db, *changed))
-        self._sessions.note_ended(ended)
+        await self._sessions.end(ended)
         self._rooms.sessions_ended(caller.user, ended)
         return Response(status_code=204)
 
@@ -127,38 +127,38 @@ class Rest:
         return user
 
     async def logout(self, request: Request) -> Response:
-        caller = self.caller(request)
+        caller = await self.caller(request)
         return await self._end_session(caller, caller.session)
 
     async def me(self, request: Request) -> Response:
-        user = self.caller(request).user
+        user = (await self.caller(request)).user
         return JSONResponse(await self._store.read(lambda db: store.me(db, user)))
 
     async def sessions(self, request: Request) -> Response:
-        caller, now = self.caller(request), self._clock()
+        caller, now = await self.caller(request), self._clock()
         found = await self._store.read(lambda db: store.sessions(db, caller.user, caller.session, now))
         return JSONResponse(found)
 
     async def end_session(self, request: Request) -> Response:
-        return await self._end_session(self.caller(request), inputs.path_id(request))
+        return await self._end_session(await self.caller(request), inputs.path_id(request))
 
     async def _end_session(self, caller: Caller, session: str) -> Response:
         now = self._clock()
         ended = await self._store.run(lambda db: accounts.end_sessions(db, caller.user, now, session))
         if not ended:
             raise Refusal(404, "Session not found")
-        self._sessions.note_ended(ended)
+        await self._sessions.end(ended)
         self._rooms.sessions_ended(caller.user, ended)
         return JSONResponse({"success": True}, 201)
 
     async def add_room(self, request: Request) -> Response:
-        user = self.caller(request).user
+        user = (await self.caller(request)).user
         given = await inputs.body(request, name=inputs.room_name)
         now = iso(self._clock())
         return JSONResponse(await self._store.run(lambda db: store.add_room(db, user, given["name"], now)), 201)
 
     async def join(self, request: Request) -> Response:
-        user, room = self.caller(request).user, inputs.path_id(request)
+        user, room = (await self.caller(request)).user, inputs.path_id(request)
         invite = (await inputs.body(request, invite=INVITE))["invite"]
         now = self._clock()
         member = await self._store.run(lambda db: store.join(db, room, user, invite, now))
@@ -166,32 +166,32 @@ class Rest:
         return JSONResponse(member, 201)
 
     async def leave(self, request: Request) -> Response:
-        user, room = self.caller(request).user, inputs.path_id(request)
+        user, room = (await self.caller(request)).user, inputs.path_id(request)
         left = await self._store.run(lambda db: store.leave(db, room, user))
         self._rooms.left(room, user)
         return JSONResponse(left, 201)
 
     async def rooms(self, request: Request) -> Response:
-        user = self.caller(request).user
+        user = (await self.caller(request)).user
         return JSONResponse(await self._store.read(lambda db: store.rooms_of(db, user)))
 
     async def members(self, request: Request) -> Response:
         return await self._of_room(request, store.members)
 
     async def messages(self, request: Request) -> Response:
-        user, room = self.caller(request).user, inputs.path_id(request)
+        user, room = (await self.caller(request)).user, inputs.path_id(request)
         page = inputs.page(request)
         rows, cut = await self._store.read(lambda db: store.messages(db, room, user, page))
         return JSONResponse(rows, headers={} if cut is None else {HISTORY_CUT: cut})
 
     async def search(self, request: Request) -> Response:
-        user = self.caller(request).user
+        user = (await self.caller(request)).user
         self.limit("searches", request)
         asked = inputs.search(request)
         return JSONResponse(await self._store.read(lambda db: store.find(db, user, asked)))
 
     async def remove_message(self, request: Request) -> Response:
-        caller, room, message = self.caller(request), inputs.path_id(request), inputs.path_cursor(request)
+        caller, room, message = await self.caller(request), inputs.path_id(request), inputs.path_cursor(request)
         if not await self._store.read(lambda db: store.may_remove(db, room, caller.user, message)):
             raise Refusal(403, "Only its sender and owners may remove a message")
         facts = {"roomId": room, "messageId": message, "by": caller.email}
@@ -201,34 +201,34 @@ class Rest:
         return JSONResponse({"commandId": command.id}, 202)
 
     async def mark_read(self, request: Request) -> Response:
-        user, room = self.caller(request).user, inputs.path_id(request)
+        user, room = (await self.caller(request)).user, inputs.path_id(request)
         message = (await inputs.body(request, lastReadMessageId=inputs.cursor))["lastReadMessageId"]
         await self._store.run(lambda db: store.mark_read(db, room, user, message))
         self._rooms.read(room, user, message)
         return JSONResponse({"success": True}, 201)
 
     async def kingdom(self, request: Request) -> Response:
-        user = self.caller(request).user
+        user = (await self.caller(request)).user
         if not await self._store.read(lambda db: store.may_see_kingdom(db, user)):
             raise Refusal(403, "Only for owners and people of the throne room")
         return Response(await self._kingdom(), media_type="application/json")
 
     async def give_order(self, request: Request) -> Response:
-        caller = self.caller(request)
+        caller = await self.caller(request)
         given = await inputs.body(request, action=inputs.one_of(*ACTIONS), target=inputs.name)
         await self._store.read(lambda db: store.check_owner(db, caller.user))
         order = await asyncio.to_thread(self._orders.give, given["action"], given["target"], caller.email)
         return JSONResponse({"orderId": order}, 202)
 
     async def order(self, request: Request) -> Response:
-        user, name = self.caller(request).user, request.path_params["order"]
+        user, name = (await self.caller(request)).user, request.path_params["order"]
         await self._store.read(lambda db: store.check_owner(db, user))
         if inputs.name(name) or (found := self._orders.look(name)) is None:
             raise Refusal(404, "There is no such order")
         return JSONResponse(found)
 
     async def restart(self, request: Request) -> Response:
-        caller, role = self.caller(request), request.path_params["role"]
+        caller, role = await self.caller(request), request.path_params["role"]
         await self._store.read(lambda db: store.check_owner(db, caller.user))
         await asyncio.to_thread(self._orders.restart, role, caller.email)
         return JSONResponse({"success": True}, 202)
@@ -245,14 +245,14 @@ class Rest:
         return JSONResponse(DESCRIPTION)
 
     async def _of_room(self, request: Request, work: Callable[[Transaction, str, str], list[Row]]) -> Response:
-        user, room = self.caller(request).user, inputs.path_id(request)
+        user, room = (await self.caller(request)).user, inputs.path_id(request)
         return JSONResponse(await self._store.read(lambda db: work(db, room, user)))
 
-    def caller(self, request: Request) -> Caller:
+    async def caller(self, request: Request) -> Caller:
         """Return who asks; 401 without a token that is good."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         caller = self._tokens.read(token.strip()) if kind.lower() == "bearer" else None
-        if caller is None or self._sessions.has_ended(caller):
+        if caller is None or not await self._sessions.is_good(caller):
             raise unauthorized()
         return caller
 

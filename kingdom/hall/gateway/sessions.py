@@ -1,9 +1,15 @@
-"""Which sessions were ended before their time: learnt from signals, and again from the database, which has them all."""
+"""Which sessions are good: those that the database knows, and that were not ended before their time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 
+from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.codec import read_json_or, to_json
+from kingdom.hall.database import accounts
+from kingdom.hall.database.base import Transaction, Unavailable, identity
 from kingdom.hall.database.ids import iso
 from kingdom.hall.gateway.store import Store
 from kingdom.hall.gateway.tokens import LIFETIME_SECONDS, Caller
@@ -16,21 +22,53 @@ SKEW_SECONDS = 60.0
 
 
 class Sessions:
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+    """Remembers what the database says, and asks again for what other gateways may have ended.
+
+    A database that was restored has sessions again that had been ended. It is known by having counted fewer ended
+    sessions than are remembered outside of it; then all its sessions are ended.
+    """
+
+    def __init__(
+        self, store: Store, memory: Path, disk: Disk, warn: Callable[[str], None], clock: Callable[[], float]
+    ) -> None:
+        """`memory` is a file that no backup holds: how many sessions were ended, by database."""
         self._store = store
+        self._memory = memory
+        self._disk = disk
+        self._warn = warn
         self._clock = clock
         #: When each may be forgotten, because its token is over by then anyway.
+        self._good: dict[str, float] = {}
         self._ended: dict[str, float] = {}
+        self._has_looked = False
         self._looked_at = 0.0
 
     def has_ended(self, caller: Caller) -> bool:
-        """Return whether the session of a token was ended before its time."""
+        """Return whether the session of a token is known to have been ended before its time."""
         return caller.session in self._ended
+
+    async def is_good(self, caller: Caller) -> bool:
+        """Return whether the session of a token goes on. Unavailable when that is not known, nor can be asked now."""
+        if not self._has_looked:
+            await self.look()
+        session, now = caller.session, iso(self._clock())
+        if session not in self._good and session not in self._ended:
+            who = {"id": session, "user_id": caller.user}
+            if await self._store.read(lambda db: db.one("session", **who, now=now)) is None:
+                return False
+            self._good[session] = caller.until
+        return session not in self._ended
 
     def note_ended(self, sessions: Iterable[object]) -> None:
         """Note that sessions have ended."""
         until = self._clock() + LIFETIME_SECONDS
         self._ended.update({session: until for session in sessions if isinstance(session, str)})
+
+    async def end(self, sessions: Iterable[object]) -> None:
+        """Note that sessions have ended, and remember it outside the database before that could be restored."""
+        self.note_ended(sessions)
+        with suppress(Unavailable):
+            await self.look()
 
     async def look(self) -> bool:
         """Learn which were ended since the last look. Return whether any of them is news.
@@ -40,9 +78,34 @@ class Sessions:
         now = self._clock()
         # The clock may have been set back since the last look.
         since = iso(max(min(self._looked_at, now) - SKEW_SECONDS, now - LIFETIME_SECONDS))
-        rows = await self._store.read(lambda db: db.all("sessions_ended_since", since=since), WAIT_SECONDS)
-        new = {str(row["id"]) for row in rows} - self._ended.keys()
+
+        def work(db: Transaction) -> tuple[set[str], str, int]:
+            rows = db.all("sessions_ended_since", since=since)
+            return {str(row["id"]) for row in rows}, identity(db), accounts.count_of_ended(db)
+
+        ended, database, count = await self._store.read(work, WAIT_SECONDS)
+        new = (ended | await self._ended_by_restoring(database, count)) - self._ended.keys()
         self.note_ended(new)
-        self._looked_at = now
-        self._ended = {session: until for session, until in self._ended.items() if until > now}
+        self._has_looked, self._looked_at = True, now
+        for known in (self._ended, self._good):
+            for session in [session for session, until in known.items() if until <= now]:
+                del known[session]
         return bool(new)
+
+    async def _ended_by_restoring(self, database: str, count: int) -> set[str]:
+        """End all sessions if the database was restored, and remember how many it says were ended. Return those."""
+        memory = read_json_or(self._memory, {})
+        remembered = memory.get(database)
+        if remembered == count:
+            return set()
+        ended: set[str] = set()
+        # A file that is not remembered here came from a backup; a server may just be new to this home.
+        if count < remembered if isinstance(remembered, int) else not self._store.is_shared:
+            now, count = self._clock(), max(count, remembered if isinstance(remembered, int) else 0) + 1
+            revived = await self._store.run(lambda db: accounts.end_all_sessions(db, now, count), WAIT_SECONDS)
+            if revived:
+                self._warn("the chat's database was restored: its sessions are ended, and everybody signs in again")
+            ended = {*revived, *self._good}
+            self._good.clear()
+        self._disk.rewrite(self._memory, to_json({**memory, database: count}))
+        return ended

@@ -27,7 +27,8 @@ from kingdom.hall.gateway.frames import FRAMES, LARGEST_INCOMING, FrameProtocol,
 from kingdom.hall.gateway.limits import Rate
 from kingdom.hall.gateway.membership import Membership
 from kingdom.hall.gateway.rooms import Rooms
-from kingdom.hall.gateway.tokens import Caller, Tokens
+from kingdom.hall.gateway.sessions import Sessions
+from kingdom.hall.gateway.tokens import Tokens
 from kingdom.hall.topics.base import Outcome, Producer
 from kingdom.hall.topics.names import MESSAGES
 
@@ -207,12 +208,11 @@ class Sockets:
         rate: Rate,
         calls: Rate,
         most_queued: Callable[[], int],
-        ended: Callable[[Caller], bool],
+        sessions: Sessions,
         report: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
-        """`rate` is for messages, `calls` for what else a socket asks; `ended` says whether a token's session was ended
-        before its time, `report` tells of defects."""
+        """`rate` is for messages, `calls` for what else a socket asks; `report` tells of defects."""
         #: Why messages are not taken now, or "".
         self.refuses = ""
         self.rate = rate
@@ -226,7 +226,7 @@ class Sockets:
         self._membership = membership
         self._tokens = tokens
         self._producer = producer
-        self._ended = ended
+        self._sessions = sessions
         self._report = report
         self._clock = clock
         self._ends: list[tuple[float, str]] = []
@@ -304,7 +304,7 @@ class Sockets:
     async def disconnect_ended(self) -> None:
         """Disconnect those whose sessions were ended before their time."""
         for client in list(self._clients.by_pipe.values()):
-            if client.caller is not None and self._ended(client.caller):
+            if client.caller is not None and self._sessions.has_ended(client.caller):
                 await self.disconnect(client)
 
     async def disconnect(self, client: Client) -> None:
@@ -322,7 +322,13 @@ class Sockets:
         # It would be kept for as long as the socket lives.
         environ.clear()
         caller = self._tokens.read(token)
-        if caller is None or self._ended(caller) or pipe_sid in self._clients.by_pipe:
+        try:
+            is_good = caller is not None and await self._sessions.is_good(caller)
+        except Unavailable:
+            # It comes back by itself; a refusal would sign it out.
+            await pipe.close(wait=False, abort=True)
+            return
+        if caller is None or not is_good or pipe_sid in self._clients.by_pipe:
             self.refused_sockets += 1
             await asyncio.sleep(REFUSAL_SECONDS)
             await self.server.disconnect(sid)

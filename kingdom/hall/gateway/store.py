@@ -25,6 +25,7 @@ LONGEST_WAIT = 8.0
 class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.is_shared = database.is_shared
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="database")
         self._migrating = threading.Lock()
         self._is_migrated = False

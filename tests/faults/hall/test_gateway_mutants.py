@@ -145,7 +145,7 @@ MUTANTS = [
     Mutant(
         "ended sessions go on",
         "kingdom.hall.gateway.rest:Rest.caller",
-        replace("A or self._sessions.has_ended(caller)", "A"),
+        replace("A or not await self._sessions.is_good(caller)", "A"),
         "session",
     ),
     Mutant(

@@ -35,6 +35,7 @@ CHECKS = {
     "envoy": lambda tree, near: failing(tree, f"tests/hall/channel/test_hall.py::{near}"),
     "damaged": lambda tree, near: failing(tree, f"tests/hall/topics/test_batches.py::{near}"),
     "lost": lambda tree, near: failing(tree, f"tests/hall/database/test_sqlite_file.py::{near}"),
+    "sessions": lambda tree, near: failing(tree, f"tests/hall/gateway/test_restored_sessions.py::{near}"),
     "database": lambda tree, near: failing(tree, f"tests/contracts/test_hall_databases.py::{near}"),
     "commands": lambda tree, near: failing(tree, f"tests/hall/worker/test_commands.py::{near}"),
     "rebuild": lambda tree, near: failing(
@@ -258,6 +259,21 @@ MUTANTS = [
         drop("self._check_identity"),
         "lost",
         near="test_another_database_is_refused_until_its_own_is_back",
+    ),
+    Mutant(
+        "a session that nobody knows is good",
+        "kingdom.hall.gateway.sessions:Sessions.is_good",
+        replace("A is None", "False"),
+        "sessions",
+        near="test_a_session_that_the_database_does_not_know_is_refused",
+        quick=True,
+    ),
+    Mutant(
+        "a restored database revives ended sessions",
+        "kingdom.hall.gateway.sessions:Sessions.look",
+        replace("ended | await A", "ended"),
+        "sessions",
+        near="test_a_restored_database_revives_no_session",
     ),
     # 7: clocks
     Mutant(

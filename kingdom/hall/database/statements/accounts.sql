@@ -74,5 +74,12 @@ WHERE user_id = :user_id AND (CAST(:id AS uuid) IS NULL OR id = :id) AND (CAST(:
     AND ended_at IS NULL AND expires_at > :now
 RETURNING id;
 
+-- name: end_all_sessions
+UPDATE hall_sessions SET ended_at = :now WHERE ended_at IS NULL AND expires_at > :now RETURNING id;
+
+-- name: session
+-- One that goes on.
+SELECT id FROM hall_sessions WHERE id = :id AND user_id = :user_id AND ended_at IS NULL AND expires_at > :now;
+
 -- name: sessions_ended_since
 SELECT id FROM hall_sessions WHERE ended_at >= :since;
