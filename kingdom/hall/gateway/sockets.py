@@ -326,7 +326,7 @@ class Sockets:
             is_good = caller is not None and await self._sessions.is_good(caller)
         except Unavailable:
             # It comes back by itself; a refusal would sign it out.
-            await pipe.close(wait=False, abort=True)
+            await self._drop(pipe, self.server.eio.reason.TRANSPORT_CLOSE)
             return
         if caller is None or not is_good or pipe_sid in self._clients.by_pipe:
             self.refused_sockets += 1
