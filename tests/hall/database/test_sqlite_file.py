@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_nothing_is_read_or_written_while_the_file_is_gone_and_all_is_there_when
 
 def test_a_copy_of_the_same_database_is_taken_and_holds_what_the_copy_held(database: Database, file: Path) -> None:
     note(database, "copied")
-    with sqlite3.connect(file) as source, sqlite3.connect(file.with_name("copy")) as copy:
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(file.with_name("copy"))) as copy:
         source.backup(copy)
     note(database, "later")
     in_a_thread(lambda: noted(database))
