@@ -18,7 +18,8 @@ export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
 .PHONY: help setup up demo down status attach logs test check check-style check-types check-tests web-test \
-	test-outside test-distributed test-roots faults faults-as-user test-as-user faults-quick bench bench-quick docs clean
+	test-machines test-outside test-distributed test-roots faults faults-as-user test-as-user faults-quick bench bench-quick \
+	docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -69,6 +70,9 @@ check-types:
 
 check-tests:
 	@$(PY) -m pytest -q -n 2 $(SLOW:%=--ignore=tests/%)
+
+test-machines: ## the README's commands as on older kernels and in containers [TESTS=1: make test there too]
+	@exec tests/machines/run.sh $${TESTS:+test}
 
 web-test: ## the page of the hall in a real browser
 	@bin/setup web

@@ -24,6 +24,7 @@ def make(home: Path, *, config: dict[str, dict[str, Any]] | None = None) -> Plac
         make_folder(folder)
     files = {"king": {"concurrency": {"max_soldiers": 20}}, **(config or {})}
     files["system"] = {**WITHOUT_HALL, **files.get("system", {})}
+    files["general"] = {"trusted": [GENERAL], **files.get("general", {})}  # its tasks run on every machine
     for name, content in files.items():
         (places.config / f"{name}.yaml").write_text(yaml.safe_dump(content))
     install(home, GENERAL)

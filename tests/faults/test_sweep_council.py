@@ -15,6 +15,7 @@ from kingdom.council import mime
 from tests.faults import homes, oracle
 from tests.faults.oracle import exactly
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, processes_of, sweep
+from tests.machine import needs_sandbox
 
 ARGV = ("-m", "kingdom.council", "--once")
 NOTE = 'printf "\\n%s\\n" "$(basename "$1")" >>"$KINGDOM_HOME/served.txt"; '
@@ -145,9 +146,11 @@ CUT = Step("council", ARGV, prepare_for_a_cut, check_after_a_cut, at_fault=half_
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@needs_sandbox
 def test_no_fault_at_any_file_call_of_the_council_loses_or_repeats_a_message(fault: str, figure: oracle.Figure) -> None:
     none_bad(sweep(COUNCIL, fault, budget=QUICK_POINTS), figure)
 
 
+@needs_sandbox
 def test_no_power_cut_under_the_council_loses_a_message(figure: oracle.Figure) -> None:
     none_bad(power_cuts(CUT, budget=QUICK_STATES), figure)

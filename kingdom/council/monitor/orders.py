@@ -76,6 +76,8 @@ def order(
     made = prepare.basic_order(services, manifest, chosen, soldier, attempt, workspace, manifest.limits, left_usd)
     made = made._replace(
         workspace=str(workspace if engine.is_model else places.home),
+        # The team that goes by rules runs nothing that a text says.
+        external=made.external and row["command"] != team.embedded(),
         question=f"`sandbox: off` for {agent} in config/council.yaml lets it run all the same",
         may_write=[*made.may_write, str(places.outbox(agent))],
         lasting=[str(workspace), str(places.outbox(agent))],

@@ -14,6 +14,9 @@ from kingdom.base.records import sessions
 from tests.council.monitor.conftest import Open
 from tests.council.monitor.councils import HANG, TOLD, Council, caged
 from tests.fixtures import all_of, founded
+from tests.machine import needs_sandbox
+
+pytestmark = needs_sandbox
 
 MODEL = f"""#!/usr/bin/env python3
 import json, os, subprocess, sys

@@ -17,6 +17,9 @@ from kingdom.council.monitor import outboxes
 from tests.council.monitor.conftest import Open
 from tests.council.monitor.councils import DONE, TOLD, Council, caged, sh
 from tests.fixtures import all_of
+from tests.machine import needs_sandbox
+
+pytestmark = needs_sandbox
 
 MIME = f"python3 {find_codec()}"
 MANY = 10_000 if os.environ.get("KINGDOM_CAMPAIGN") else 1_500

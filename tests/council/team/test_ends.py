@@ -11,6 +11,7 @@ from kingdom.base.home.places import find_codec
 from tests.council.monitor.councils import caged
 from tests.council.team.teams import TASK, Team, team_of
 from tests.faults import trees
+from tests.machine import needs_sandbox
 
 ODD = {
     "twice": 'say "$good"; say "$good"',
@@ -66,6 +67,7 @@ SILENT = {
 """Who deletes a message without an answer, how often, and how the goal ends."""
 
 
+@needs_sandbox
 @pytest.mark.parametrize(
     "who", [pytest.param(who, marks=[] if who.endswith("goal") else [trees.in_campaigns]) for who in SILENT]
 )

@@ -14,6 +14,7 @@ from tests.council.monitor.councils import caged
 from tests.council.team.teams import TASK, team_of
 from tests.faults import trees
 from tests.fixtures import all_of
+from tests.machine import needs_sandbox
 
 OBEY = 'sed -n "s/.*OBEY: \\([^\\"]*\\).*/\\1/p" "$1" {more} | sh; rm "$1"'
 ATTEMPTS = {
@@ -28,6 +29,7 @@ ATTEMPTS = {
 }
 
 
+@needs_sandbox
 @pytest.mark.parametrize("source", ["goal", pytest.param("file", marks=trees.in_campaigns)])
 def test_an_agent_that_obeys_has_no_power(source: str, home: Path, tmp_path: Path) -> None:
     send = f"python3 {find_codec()} send"

@@ -24,6 +24,7 @@ from kingdom.base.runtime.cgroup import Cgroup
 from kingdom.court.soldier import sandbox
 from kingdom.court.soldier.sandbox import Prepared
 from tests.base.records.test_soldiers import ORDER
+from tests.machine import needs_sandbox
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 REFUSED, ALLOWED, NOT_THERE = 0x00050001, 0x7FFF0000, 0x00050000 | errno.ENOSYS
@@ -221,7 +222,7 @@ def looked(home: Path, before: Callable[[], object] = bool, **fields: Any) -> di
     return dict(json.loads(done.stdout))
 
 
-@pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+@needs_sandbox
 def test_inside_it_reads_what_is_not_hidden_and_changes_only_what_is_its_own(home: Path) -> None:
     nice, guards = os.nice(0), "ReadOnly" if sandbox.can_have_view() else "PermissionError"
     found = looked(home)
@@ -269,7 +270,7 @@ def may_not_bound_privileges() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT HAS PRIVILEGES")
-@pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+@needs_sandbox
 def test_root_that_may_not_bound_its_privileges_has_none_inside(home: Path) -> None:
     found = looked(home, may_not_bound_privileges)
     assert found["CapBnd"] != 0
@@ -283,12 +284,12 @@ def few_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(name) for name in os.listdir("/proc/self/fd")) + 10, hard))
 
 
-@pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+@needs_sandbox
 def test_it_needs_one_file_at_a_time_however_many_trees_may_be_read(home: Path) -> None:
     assert looked(home, few_files, may_not_read=[str(home / "deep/hidden"), "/usr/share/none"])["reads"] == "done"
 
 
-@pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+@needs_sandbox
 def test_the_first_landlock_hides_what_is_hidden_as_well(home: Path) -> None:
     found = looked(home, lambda: setattr(sandbox, "_landlock_version", lambda: 1))
     assert (found["reads"], found["reads what is hidden"]) == ("done", "PermissionError")

@@ -165,7 +165,7 @@ def test_no_thread_of_its_parent_is_there_when_its_engine_runs(
     serves: Serves, places: Places, order: SoldierOrder
 ) -> None:
     """One that had entered the sandbox could be traced from inside, and the memory of the parent written."""
-    reported(places, serves("set -- /proc/$PPID/task/*; echo $#", sandbox=True))
+    reported(places, serves("set -- /proc/$PPID/task/*; echo $#", sandbox=True, external=False))
     assert Path(order.out).read_text() == "1\n"
 
 
@@ -197,7 +197,7 @@ def test_its_engine_is_in_a_control_group_of_its_own(
     if not probe.is_there():
         pytest.skip("NO CONTROL GROUPS HERE")
     probe.kill_all()
-    reported(places, serves("cat /proc/self/cgroup", sandbox=sandbox))
+    reported(places, serves("cat /proc/self/cgroup", sandbox=sandbox, external=False))
     assert TASK in Path(order.out).read_text()
     assert not Cgroup(places.home, TASK).is_there()
 

@@ -22,6 +22,7 @@ from kingdom.court.soldiers.engines.base import NeedsSetUp
 from kingdom.court.soldiers.handle import SoldierHandle
 from tests import fixtures
 from tests.fixtures import Clock, install, services, write
+from tests.machine import needs_sandbox
 
 GENERAL = "gen-pr"
 
@@ -136,7 +137,7 @@ def test_whoever_goes_on_in_a_new_session_knows_the_question_and_what_it_was_abo
     assert ("In which currency?" in prompt, "Ticket SHOP-7." in prompt, "Show prices" in prompt) == (told, told, told)
 
 
-@pytest.mark.skipif(sandbox.missing() is not None, reason="no whole sandbox here")
+@needs_sandbox
 def test_a_soldier_reads_a_mirror_that_came_after_its_warm_server_had_looked(ours: Services) -> None:
     """The last soldier of this general was started within the second, and there was no mirror yet."""
     order = ordered(ours, a_task(repo="acme/app"))

@@ -13,6 +13,7 @@ from kingdom.base.disk.codec import read_json
 from tests.faults import homes, mutants, oracle, trees
 from tests.faults.changes import drop, replace
 from tests.faults.mutants import Check, Mutant
+from tests.machine import needs_sandbox
 
 CLAUDE, CODEX = "kingdom.court.soldiers.engines.claude", "kingdom.court.soldiers.engines.codex"
 ENDINGS, PREPARE, HOMES = (
@@ -176,6 +177,7 @@ CHECKS: dict[str, Check] = {
 _caught: list[bool] = []
 
 
+@needs_sandbox
 @pytest.mark.parametrize("check", CHECKS)
 def test_what_a_program_says_and_leaves_is_judged_right(check: str) -> None:
     assert CHECKS[check](trees.program(), "") == []

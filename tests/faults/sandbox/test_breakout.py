@@ -27,6 +27,7 @@ from tests.faults.mutants import Mutant
 from tests.faults.sandbox import attempts, rigs
 from tests.faults.sandbox.attempts import DOTFILES, FLEES, NUISANCES
 from tests.faults.sandbox.rigs import GENERAL, LATER, OTHER, SECRET, Rig
+from tests.machine import needs_sandbox
 from tests.waiting import SOON, wait_until
 
 ABSTRACT = f"\0kingdom-breakout-{os.getpid()}"
@@ -342,6 +343,7 @@ def outside() -> list[str]:
     return [f"written outside: {path}" for path in found]
 
 
+@needs_sandbox
 def test_nothing_that_a_soldier_tries_gets_it_out_of_its_sandbox(home: Path, figure: oracle.Figure) -> None:
     rig = rigs.build(home)
     wrong = break_out(rig, list(NUISANCES))
@@ -371,6 +373,7 @@ printf '{"task_id": "%s", "status": "success"}' "$KINGDOM_TASK_ID" >"$KINGDOM_RE
 """
 
 
+@needs_sandbox
 def test_while_it_tries_the_roles_turn_and_others_are_served(home: Path, figure: oracle.Figure) -> None:
     served, slowest, wrong = disturb(rigs.build(home, **ROLES))
     tried, late = len(ATTEMPTS) + len(BESIDE), late_roles(slowest)
@@ -468,6 +471,7 @@ def who() -> str:
 
 
 @trees.in_campaigns
+@needs_sandbox
 def test_a_home_behind_a_link_is_as_safe(home: Path) -> None:
     real = home / "real"
     real.mkdir(mode=0o700)
@@ -525,6 +529,7 @@ def served(rig: Rig, codes: Iterable[str]) -> Iterator[list[str]]:
     assert not rigs.changed(before, rigs.seen(rig, *tasks))
 
 
+@needs_sandbox
 def test_what_lies_where_the_result_should_is_told_and_harms_nobody(home: Path) -> None:
     rig = rigs.build(home)
     with served(rig, (code for code, _ in PLANTED.values())) as tasks:
@@ -568,6 +573,7 @@ def deep(home: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("where", ["workspace", "room"] if trees.CAMPAIGN else ["room"])
+@needs_sandbox
 def test_whatever_they_leave_behind_is_cleared_away(where: str, deep: Path) -> None:
     rig = rigs.build(deep)
     start = "" if where == "workspace" else "os.chdir(ROOM)"
@@ -588,6 +594,7 @@ SURVIVORS = {
 }
 
 
+@needs_sandbox
 def test_nothing_of_a_soldier_outlives_its_task(home: Path) -> None:
     wrong = check_survivors(rigs.build(home), *SURVIVORS)
     assert not wrong, wrong
@@ -646,6 +653,7 @@ def planted(mutant: Mutant) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+@needs_sandbox
 def test_nothing_is_left_whoever_ends_the_soldier(ending: str, home: Path, tree: Path) -> None:
     """The serving part ends as well, and what it had under it has thrown away its environment."""
     wrong = check_orphan(rigs.build(home, tree), ENDINGS[ending])
@@ -690,6 +698,7 @@ except OSError as error:
 
 
 @pytest.mark.parametrize(("asked", "reads"), [(GENERAL, True), (OTHER, False)])
+@needs_sandbox
 def test_who_goes_on_reads_the_checkpoint_of_its_own_generals_question(asked: str, reads: bool, home: Path) -> None:
     rig = rigs.build(home)
     rig.arm(PRELUDE + READS)
@@ -702,6 +711,7 @@ def test_who_goes_on_reads_the_checkpoint_of_its_own_generals_question(asked: st
     assert (rig.said(task)["read"] != f"[Errno 13] Permission denied: '{path}'") is reads
 
 
+@needs_sandbox
 def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(home: Path) -> None:
     """Also with much output: the serving part ends as always, and nothing of it stays."""
     rig = rigs.build(home)
@@ -718,6 +728,7 @@ def test_the_modes_and_times_of_what_it_was_given_are_as_they_were(home: Path) -
             assert "Traceback" not in str(rig.result(task))
 
 
+@needs_sandbox
 def test_shared_memory_ends_with_its_soldier(home: Path) -> None:
     rig = rigs.build(home)
     rig.arm(f"{PRELUDE}\ntell(made=must(LIBC.shmget(0, 1 << 20, 0o1600)))\n")
@@ -757,6 +768,7 @@ for path in (mirror + "/evil", os.path.dirname(mirror) + "/hooks/post-update", o
 """
 
 
+@needs_sandbox
 def test_hooks_and_settings_planted_in_a_clone_never_run(home: Path) -> None:
     source = home / "source"
     git(home, "init", "-q", "-b", "main", "source")

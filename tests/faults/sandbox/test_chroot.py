@@ -15,6 +15,7 @@ from tests.faults import oracle, trees
 from tests.faults.sandbox import rigs
 from tests.faults.sandbox.rigs import GENERAL, Rig
 from tests.faults.sandbox.test_breakout import PRELUDE, TRIAL
+from tests.machine import needs_sandbox
 
 IN_CHROOT = Path(__file__).with_name("in_chroot.sh")
 NEW_MOUNTS = 0x00020000
@@ -43,7 +44,7 @@ ALLOWED = """open("own", "w").write("x"); os.chmod("own", 0o640)"""
 pytestmark = [
     pytest.mark.skipif(not trees.is_root(), reason="NO ROOT: NO CHROOT"),
     pytest.mark.skipif(shutil.which("unshare") is None, reason="NO UNSHARE: NO CHROOT"),
-    pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}"),
+    needs_sandbox,
 ]
 
 

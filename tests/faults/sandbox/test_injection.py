@@ -8,7 +8,10 @@ from pathlib import Path
 from tests.faults import oracle, trees
 from tests.faults.sandbox import rigs
 from tests.faults.sandbox.rigs import GENERAL, LATER, OTHER, SECRET, Rig
+from tests.machine import needs_sandbox
 from tests.waiting import SOON
+
+pytestmark = needs_sandbox
 
 MARK = "OBEY:"
 TEXTS_A_TASK = 1 if trees.CAMPAIGN else 10

@@ -14,6 +14,7 @@ from tests.faults.oracle import Figure
 from tests.faults.sandbox import rigs
 from tests.faults.sandbox.rigs import GENERAL, Rig
 from tests.faults.sandbox.test_breakout import PRELUDE, by_a_cancel, by_its_death
+from tests.machine import needs_sandbox
 from tests.waiting import SOON, wait_until
 
 FOUND = """open(at(".env")).read().strip()"""
@@ -67,12 +68,14 @@ def test_a_secret_that_a_soldier_prints_is_not_kept(end: str, home: Path, figure
     assert not wrong, wrong
 
 
+@needs_sandbox
 def test_a_secret_that_it_was_given_is_not_kept_either(home: Path) -> None:
     wrong = check_printed(rigs.build(home), "well", GIVEN, env=["SLACK_BOT_TOKEN"])
     assert not wrong, wrong
 
 
 @pytest.mark.parametrize("found", [FOUND, GIVEN])
+@needs_sandbox
 def test_in_the_sandbox_it_has_no_secret_that_was_not_given(found: str, home: Path) -> None:
     rig = rigs.build(home)
     rig.arm(

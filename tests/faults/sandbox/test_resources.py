@@ -19,7 +19,10 @@ import pytest
 from tests.faults import oracle, trees
 from tests.faults.sandbox import rigs
 from tests.faults.sandbox.rigs import GENERAL, Rig
+from tests.machine import needs_sandbox
 from tests.waiting import SOON, wait_until
+
+pytestmark = needs_sandbox
 
 SLOWEST_TURN_SECONDS = 5.0
 MOST_CHILDREN = 400

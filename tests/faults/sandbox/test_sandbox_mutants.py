@@ -13,6 +13,7 @@ from tests.faults.changes import body, drop, replace
 from tests.faults.mutants import Check, Mutant
 from tests.faults.sandbox import rigs, test_breakout, test_chroot, test_injection, test_printed, test_resources
 from tests.faults.sandbox.rigs import Rig
+from tests.machine import needs_sandbox
 
 PLACES = "kingdom.base.home.places"
 
@@ -213,6 +214,7 @@ CHECKS: dict[str, Check] = {
 _caught: list[bool] = []
 
 
+@needs_sandbox
 @pytest.mark.parametrize("mutant", mutants.chosen(MUTANTS), ids=lambda mutant: mutant.name)
 def test_a_hole_in_the_sandbox_is_seen(mutant: Mutant) -> None:
     caught = mutants.is_caught(mutant, CHECKS[mutant.caught_by])
@@ -220,6 +222,7 @@ def test_a_hole_in_the_sandbox_is_seen(mutant: Mutant) -> None:
     assert caught, f"{mutant.caught_by} does not see that {mutant.name}"
 
 
+@needs_sandbox
 def test_without_cgroups_nothing_of_a_soldier_outlives_its_task_either() -> None:
     tree = trees.new_folder()
     trees.copy_program(trees.program(), tree)

@@ -102,4 +102,4 @@ def test_the_doctor_says_it(rig: Rig) -> None:
 def test_the_command_line_says_it(rig: Rig) -> None:
     asked = trees.run(rig.tree, rig.home, ["-c", "from kingdom.cli.main import main; main(['doctor'])"])
     assert f"warn  sandbox: {SAYS}: soldiers have no whole sandbox" in asked.stdout, asked
-    assert "`trusted` in config/general.yaml names generals that need none" in asked.stdout, asked
+    assert "wait for your consent, except those of gen-pr, which config/general.yaml trusts" in asked.stdout, asked
