@@ -316,10 +316,12 @@ def _link(places: Places, code: str, room: str | None = None) -> str:
 
 
 def _address(places: Places) -> str:
-    """Return where the gateway listens, or would."""
+    """Return where people reach the gateway: through its proxy, or where it listens, or would."""
+    settings, _ = config.for_looking(places, "hall")
+    if public := settings["public_url"]:
+        return str(public)
     if listens := _gateway(places).get("address"):
         return str(listens)
-    settings, _ = config.for_looking(places, "hall")
     host = settings["host"]
     return f"http://{f'[{host}]' if ':' in host else host}:{settings['port']}"
 

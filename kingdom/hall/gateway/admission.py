@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kingdom.base import loopback
 from kingdom.hall.gateway.limits import Rate
+from kingdom.hall.gateway.proxies import Proxies
 from kingdom.hall.gateway.refusals import Refusal, answer
 
 METHODS = "GET, POST, OPTIONS"
@@ -19,20 +20,24 @@ REMEMBERED_SECONDS = "600"
 class Admission:
     """Wraps the whole application. `app` is set by who makes both."""
 
-    def __init__(self, app: ASGIApp, rate: Rate) -> None:
+    def __init__(self, app: ASGIApp, rate: Rate, proxies: Proxies) -> None:
         self._app = app
         self._rate = rate
+        self._proxies = proxies
         self._hosts: frozenset[str] = frozenset(loopback.HOSTS)
         self._origins: frozenset[str] = frozenset()
 
-    def configure(self, hosts: Iterable[str], origins: Iterable[str]) -> None:
-        """Take over which Hosts and Origins pass besides our own."""
-        self._hosts = frozenset({*loopback.HOSTS, *(_host_name(host) for host in hosts)})
-        self._origins = frozenset(origins)
+    def configure(self, hosts: Iterable[str], origins: Iterable[str], public_url: str) -> None:
+        """Take over which Hosts and Origins pass besides our own, and under which address people come."""
+        public = [public_url.lower()] if public_url else []
+        named = (*hosts, *(urlsplit(url).netloc for url in public))
+        self._hosts = frozenset({*loopback.HOSTS, *(_host_name(host) for host in named)})
+        self._origins = frozenset({*origins, *public})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
+        scope = self._proxies.seen_behind(scope, headers)
         if scope["type"] == "http":
             send = _as_declared(send)
         try:
@@ -49,17 +54,20 @@ class Admission:
 
     def _check(self, scope: Scope, headers: Headers, origin: str | None) -> None:
         if len(hosts := headers.getlist("host")) != 1 or _host_name(hosts[0]) not in self._hosts:
-            raise Refusal(403, "This Host is not served here; name it under hosts in hall.yaml")
-        if origin is not None and not self._admits(origin, hosts[0]):
+            raise Refusal(403, "This Host is not served here; name it under hosts, or in public_url, in hall.yaml")
+        if origin is not None and not self._admits(origin, hosts[0], scope["scheme"]):
             raise Refusal(403, "This Origin is not allowed; name it under origins in hall.yaml")
         if wait := self._rate.wait_seconds(scope["client"][0] if scope.get("client") else ""):
             raise Refusal(429, "Too many requests", retry_after=wait)
 
-    def _admits(self, origin: str, host: str) -> bool:
+    def _admits(self, origin: str, host: str, scheme: str) -> bool:
         if "*" in self._origins or origin in self._origins:
             return True
+        # Only a trusted proxy says that a request came by TLS; without one, a page of either kind may be meant.
+        ours = ("https",) if scheme in ("https", "wss") else ("http", "https")
         try:
-            return origin != "null" and urlsplit(origin).netloc.lower() == host.lower()
+            given = urlsplit(origin)
+            return given.scheme in ours and given.netloc.lower() == host.lower()
         except ValueError:
             return False
 

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from kingdom.base.disk.codec import read_json_or
+from kingdom.base.errors import BadConfig
 from kingdom.base.home.config import Config
 from kingdom.base.runtime.role import Services
 from kingdom.base.words import count
@@ -39,6 +40,7 @@ from kingdom.hall.gateway.page_files import PageFiles
 from kingdom.hall.gateway.panel import Panel
 from kingdom.hall.gateway.passwords import Passwords
 from kingdom.hall.gateway.presence import Presence
+from kingdom.hall.gateway.proxies import Proxies
 from kingdom.hall.gateway.refusals import Refusal, answer, on_refusal
 from kingdom.hall.gateway.rest import OPERATIONS, Rest
 from kingdom.hall.gateway.rooms import Rooms
@@ -113,7 +115,8 @@ class Application:
             Orders(services.places, services.queues, services.disk, clock),
             clock,
         )
-        self._admission = Admission(self._serve, self._rates["requests"])
+        self._proxies = Proxies(services.log.warn)
+        self._admission = Admission(self._serve, self._rates["requests"], self._proxies)
         self._routes = _routes(self._rest, self._failed)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
@@ -124,11 +127,16 @@ class Application:
 
     def configure(self, config: Config) -> None:
         """Take over what may change while it runs."""
+        try:
+            self._proxies.configure(config["trusted_proxies"])
+        except ValueError as error:
+            path = self._services.places.config / "hall.yaml"
+            raise BadConfig(path=path, line="", key="trusted_proxies", why=error) from None
         self._config = config
         for name, rate in self._rates.items():
             rate.limit = _limit(config["limits"][name])
         own = [config["host"]] if config["host"] not in ("0.0.0.0", "::") else []
-        self._admission.configure([*config["hosts"], *own], config["origins"])
+        self._admission.configure([*config["hosts"], *own], config["origins"], config["public_url"])
         self._rest.registration = config["registration"]
 
     @property

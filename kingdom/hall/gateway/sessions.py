@@ -11,7 +11,7 @@ from kingdom.base.disk.codec import read_json_or, to_json
 from kingdom.hall.database import accounts
 from kingdom.hall.database.base import Transaction, Unavailable, identity
 from kingdom.hall.database.ids import iso
-from kingdom.hall.gateway.store import Store
+from kingdom.hall.gateway.store import LONGEST_WAIT, Store
 from kingdom.hall.gateway.tokens import LIFETIME_SECONDS, Caller
 
 LOOK_SECONDS = 5.0
@@ -50,7 +50,7 @@ class Sessions:
     async def is_good(self, caller: Caller) -> bool:
         """Return whether the session of a token goes on. Unavailable when that is not known, nor can be asked now."""
         if not self._has_looked:
-            await self.look()
+            await self.look(LONGEST_WAIT)
         session, now = caller.session, iso(self._clock())
         if session not in self._good and session not in self._ended:
             who = {"id": session, "user_id": caller.user}
@@ -70,7 +70,7 @@ class Sessions:
         with suppress(Unavailable):
             await self.look()
 
-    async def look(self) -> bool:
+    async def look(self, seconds: float = WAIT_SECONDS) -> bool:
         """Learn which were ended since the last look. Return whether any of them is news.
 
         Unavailable when the database is away: then those that were not told of go on until it is back.
@@ -83,7 +83,7 @@ class Sessions:
             rows = db.all("sessions_ended_since", since=since)
             return {str(row["id"]) for row in rows}, identity(db), accounts.count_of_ended(db)
 
-        ended, database, count = await self._store.read(work, WAIT_SECONDS)
+        ended, database, count = await self._store.read(work, seconds)
         new = (ended | await self._ended_by_restoring(database, count)) - self._ended.keys()
         self.note_ended(new)
         self._has_looked, self._looked_at = True, now
@@ -102,7 +102,7 @@ class Sessions:
         # A file that is not remembered here came from a backup; a server may just be new to this home.
         if count < remembered if isinstance(remembered, int) else not self._store.is_shared:
             now, count = self._clock(), max(count, remembered if isinstance(remembered, int) else 0) + 1
-            revived = await self._store.run(lambda db: accounts.end_all_sessions(db, now, count), WAIT_SECONDS)
+            revived = await self._store.run(lambda db: accounts.end_all_sessions(db, now, count))
             if revived:
                 self._warn("the chat's database was restored: its sessions are ended, and everybody signs in again")
             ended = {*revived, *self._good}

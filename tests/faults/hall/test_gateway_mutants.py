@@ -87,9 +87,12 @@ MUTANTS = [
         "admission",
         quick=True,
     ),
-    Mutant("the Origin is not checked", ADMISSION, replace("not self._admits(A, B)", "False"), "admission"),
+    Mutant("the Origin is not checked", ADMISSION, replace("not self._admits(A, B, C)", "False"), "admission"),
     Mutant(
-        "the Origin null passes", ADMISSION, replace('origin != "null" and A', 'origin == "null" or A'), "admission"
+        "the Origin null passes",
+        ADMISSION,
+        replace('"*" in self._origins or A', '"*" in self._origins or A or origin == "null"'),
+        "admission",
     ),
     Mutant("a preflight is answered to anybody", ADMISSION, drop("self._check"), "cross-site"),
     Mutant("nobody counts", "kingdom.hall.gateway.rest:Rest.login", drop("self.limit"), "rates"),

@@ -36,6 +36,7 @@ CHECKS = {
     "damaged": lambda tree, near: failing(tree, f"tests/hall/topics/test_batches.py::{near}"),
     "lost": lambda tree, near: failing(tree, f"tests/hall/database/test_sqlite_file.py::{near}"),
     "sessions": lambda tree, near: failing(tree, f"tests/hall/gateway/test_restored_sessions.py::{near}"),
+    "proxies": lambda tree, near: failing(tree, f"tests/hall/gateway/test_proxies.py::{near}"),
     "database": lambda tree, near: failing(tree, f"tests/contracts/test_hall_databases.py::{near}"),
     "commands": lambda tree, near: failing(tree, f"tests/hall/worker/test_commands.py::{near}"),
     "rebuild": lambda tree, near: failing(
@@ -274,6 +275,21 @@ MUTANTS = [
         replace("ended | await A", "ended"),
         "sessions",
         near="test_a_restored_database_revives_no_session",
+    ),
+    Mutant(
+        "everybody is believed who names an address",
+        "kingdom.hall.gateway.proxies:Proxies._trusts",
+        body("return True"),
+        "proxies",
+        near="test_who_asks_is_the_last_whom_a_trusted_proxy_names",
+        quick=True,
+    ),
+    Mutant(
+        "the first address of a list is believed",
+        "kingdom.hall.gateway.proxies:Proxies._client",
+        replace("reversed(list(hops))", "list(hops)"),
+        "proxies",
+        near="test_who_asks_is_the_last_whom_a_trusted_proxy_names",
     ),
     # 7: clocks
     Mutant(

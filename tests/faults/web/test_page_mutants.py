@@ -57,7 +57,7 @@ MUTANTS = [
     Mutant(
         "the Origin is not checked on the way to the page",
         "kingdom.hall.gateway.admission:Admission",
-        replace("not self._admits(A, B)", "False"),
+        replace("not self._admits(A, B, C)", "False"),
         ELSEWHERE,
     ),
     Mutant(
