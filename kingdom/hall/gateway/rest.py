@@ -96,6 +96,7 @@ class Rest:
         new = await self._passwords.hash(password) if passwords.is_outdated(old) else old
         session, now = new_uuid(), self._clock()
         begun = (session, user["id"], one_line(request.headers.get("user-agent", ""), LONGEST_AGENT), now)
+        await self._sessions.look_once()
         await self._store.run(lambda db: store.sign_in(db, old, new, *begun, LIFETIME_SECONDS))
         return JSONResponse({"accessToken": self._tokens.make(user["id"], user["email"], session)})
 

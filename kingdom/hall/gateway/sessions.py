@@ -49,8 +49,7 @@ class Sessions:
 
     async def is_good(self, caller: Caller) -> bool:
         """Return whether the session of a token goes on. Unavailable when that is not known, nor can be asked now."""
-        if not self._has_looked:
-            await self.look(LONGEST_WAIT)
+        await self.look_once()
         session, now = caller.session, iso(self._clock())
         if session not in self._good and session not in self._ended:
             who = {"id": session, "user_id": caller.user}
@@ -69,6 +68,11 @@ class Sessions:
         self.note_ended(sessions)
         with suppress(Unavailable):
             await self.look()
+
+    async def look_once(self) -> None:
+        """Look if nobody has yet. Before a session begins: the first look may end all that there are."""
+        if not self._has_looked:
+            await self.look(LONGEST_WAIT)
 
     async def look(self, seconds: float = WAIT_SECONDS) -> bool:
         """Learn which were ended since the last look. Return whether any of them is news.

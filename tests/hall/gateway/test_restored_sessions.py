@@ -15,7 +15,8 @@ from kingdom.base.disk.atomic import Disk
 from kingdom.court.upkeep import backup
 from kingdom.hall.database.ids import new_uuid
 from kingdom.hall.gateway.tokens import Tokens
-from tests.hall.gateway.halls import OPEN, Hall, Person, free_port, running
+from tests.hall.gateway.halls import OPEN, SECONDS, Hall, Person, free_port, running
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +90,8 @@ async def test_a_restored_database_revives_no_session(copies: Callable[[Hall], C
     own.start("gateway")
     assert [status(person) for person in (stays, ends, late)] == [401, 401, 401]
     assert await is_refused(ends)
-    assert "the chat's database was restored: its sessions are ended, and everybody signs in again" in own.log()
+    said = "the chat's database was restored: its sessions are ended, and everybody signs in again"
+    wait_until(lambda: said in own.log(), SECONDS, "the log says so")
     again = signed_in_again(stays)
     own.stop("gateway")
     own.start("gateway")
