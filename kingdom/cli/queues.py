@@ -19,11 +19,12 @@ from kingdom.base.durations import in_ms
 from kingdom.base.errors import BadFile, NoSuchThing, Usage
 from kingdom.base.home.places import Places, find_schema
 from kingdom.base.home.states import MOVES
-from kingdom.base.records import notes
+from kingdom.base.records import kept, notes
 from kingdom.base.records.lookup import Found, find
 from kingdom.base.times import moment
 from kingdom.base.words import duration, one_line, printable, time_apart
 from kingdom.cli import as_json, complete, give_order, home, screen
+from kingdom.cli.kept_work import show_work
 from kingdom.cli.queue_files import find_typed, ids_of, newest, reason
 from kingdom.cli.screen import Column, Part, Section, Table
 from kingdom.court.rules.routing import candidates
@@ -126,9 +127,12 @@ def _event_row(event: Found) -> Cells:
     return (_short_id(event), _state(event), one_line(event.get("type") or "?", 40), _age(event), one_line(outcome))
 
 
-@click.group(cls=WithDefault, short_help="List the newest tasks, or show one: ls, show, retry, cancel.")
+@click.group(cls=WithDefault, short_help="List the newest tasks, or show one: ls, show, work, retry, cancel.")
 def tasks() -> None:
     """List the newest tasks, or show one: `kingdom tasks ID`."""
+
+
+tasks.add_command(show_work)
 
 
 @tasks.command("ls")
@@ -181,6 +185,8 @@ def show_task(id: str) -> None:
     with suppress(FileNotFoundError):
         result = places.result(found.id)
         print(f"{result}:\n{_text(result)}", end="")
+    for one in kept.of_task(places, found.id):
+        print(f"Its work is kept in {one.folder}; `{home.command()} tasks work {found.id}` shows it")
 
 
 TASK_COLUMNS = (

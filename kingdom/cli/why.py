@@ -26,6 +26,7 @@ from kingdom.cli.queue_files import find_typed, newest, reason
 from kingdom.cli.screen import Line, Part, Section
 from kingdom.court.reasons import Reasons, valid_event
 from kingdom.court.rules import routing
+from kingdom.court.soldiers import results
 
 IDS = ("events", "tasks", "messages", "orders")
 
@@ -243,12 +244,23 @@ def _retries(found: Found) -> list[str]:
 def _result(places: Places, found: Found) -> list[Detail]:
     result, when = _result_of(places, found)
     keys = ("error", "reason", "question", "summary")
-    lines = _at(when, (f"{key}: {one_line(result[key], 300)}" for key in keys if result.get(key)))
+    texts = [f"{key}: {one_line(results.without_work(str(result[key])), 300)}" for key in keys if result.get(key)]
+    lines = [*_at(when, texts), *_at(when, _kept(found, result))]
     if found.get("outcome") != "needs_human":
         return lines
     if notes.asks(places, found.id):
         return [*lines, *_now([f'it waits for your answer: {home.command()} say --answer {found.id} "..."'])]
     return [*lines, *_at(_changed(places.answered(found.id)), _answered(places, found.id))]
+
+
+def _kept(found: Found, result: dict[str, Any]) -> Iterator[str]:
+    """Say where the task's work is."""
+    noted = result.get("kept")
+    for folder in map(str, noted if isinstance(noted, list) else []):
+        if os.path.isdir(folder):
+            yield f"its work is kept in {one_line(folder, 300)}; `{home.command()} tasks work {found.id}` shows it"
+        else:
+            yield f"its work was kept in {one_line(folder, 300)}, which has been deleted"
 
 
 def _result_of(places: Places, task: Found) -> tuple[dict[str, Any], float | None]:

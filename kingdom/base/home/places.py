@@ -388,6 +388,10 @@ class Places:
         memories = self.memory / "generals"
         yield from (memories / name for name in names_in(memories) if name != general)
 
+    def git_config(self, general: str) -> Path:
+        """Return what git reads in a general's soldiers in place of the machine's configuration."""
+        return self.own(general) / "gitconfig"
+
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"
 

@@ -282,6 +282,8 @@ class Result(Record):
     quota: Json | None = field(default=None, metadata=WHEN_SET)
     #: What its general has to remark on it.
     warnings: list[str] | None = field(default=None, metadata=WHEN_SET)
+    #: The folders in which its general has kept what the task left; [] when there was nothing.
+    kept: list[str] | None = field(default=None, metadata=WHEN_SET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

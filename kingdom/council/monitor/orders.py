@@ -82,7 +82,7 @@ def order(
         may_write=[*made.may_write, str(places.outbox(agent))],
         lasting=[str(workspace), str(places.outbox(agent))],
         env={**made.env, **_environment(services, agent, workspace, manifest.sandbox)},
-        may_read=[str(workspace.parent), str(places.workspaces / team.GENERAL)],
+        may_read=[*made.may_read, str(workspace.parent), str(places.workspaces / team.GENERAL)],
         may_remove=[str(places.told(agent))],
         arguments=[*row["command"][1:], *paths] if chosen.name == "command" else [],
         settings={**made.settings, **({} if row["model"] is None else {"model": row["model"]})},

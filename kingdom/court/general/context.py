@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import NamedTuple
 
 from kingdom.base.errors import BadConfig, NoSuchThing
@@ -25,15 +27,15 @@ class Ending(NamedTuple):
     result: Result
     #: The workspace that the task went on in.
     inherited: str | None
-    #: Whether its workspace may be removed.
-    is_done: bool
+    #: Its workspaces that are not removed.
+    kept: Collection[Path]
 
 
 class Context:
     def __init__(self, services: Services) -> None:
         self.name = check_name("general", services.name)
         self.budgets = Budgets(services.places, services.disk, services.log, {})
-        self.workspaces = Workspaces(services.places, self.name, services.unsynced, {})
+        self.workspaces = Workspaces(services.places, self.name, services.unsynced, services.exits, {})
         self.sessions = Sessions(services.places, services.unsynced)
         self._handles: dict[str, SoldierHandle] = {}
         self.endings: list[Ending] = []
@@ -88,16 +90,20 @@ class Context:
         self.sessions.remove(soldier.task)
         soldier.clear(self.services.unsynced)
 
-    def clear_traces(self, soldier: SoldierHandle, inherited: str | None, *, is_done: bool = False) -> None:
+    def work_left(self, task: Task) -> list[Path] | None:
+        """Return the workspaces in which an ended task has left work; None while that is being found out."""
+        return self.workspaces.left(task, self.workspaces.inherited(task))
+
+    def clear_traces(self, soldier: SoldierHandle, inherited: str | None, kept: Collection[Path] | None = None) -> None:
         """Remove what an ended task leaves, the control folder last: while it is there, a restart clears the rest.
 
-        Unless `is_done` says that its workspace may go, its result is read for that.
+        Its workspaces go, but those that are `kept`; by its result where that is not known.
         """
         self._handles.pop(soldier.task, None)
-        if is_done:
-            self.workspaces.clear(soldier.task, inherited)
-        else:
+        if kept is None:
             self.workspaces.clear_if_done(soldier.task, inherited)
+        else:
+            self.workspaces.keep(soldier.task, inherited, kept)
         if soldier.left_traces():
             self.dismiss(soldier)
 

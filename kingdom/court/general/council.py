@@ -283,8 +283,13 @@ def _failed(task: Task, why: str) -> Result:
     return Result(task_id=task.id, status="failed", error=why)
 
 
-def _finish(general: Context, task: Task, soldier: SoldierHandle, thread: str, result: Result) -> bool:
-    """End a goal: its note says so first, for the council, which then ends whoever is still at work on it."""
+def _finish(general: Context, task: Task, soldier: SoldierHandle, thread: str, result: Result) -> bool | None:
+    """End a goal: its note says so first, for the council, which then ends whoever is still at work on it.
+
+    None while it is being found out whether its workspace holds work.
+    """
+    if general.work_left(task) is None:
+        return None
     places = general.services.places
     note = read_json_or(places.council_goal(thread), {})
     if note and not note.get("over"):

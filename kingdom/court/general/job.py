@@ -203,23 +203,33 @@ class GeneralJob:
             done = council.step(general, task, soldier)
             return done is not None and self._go_on(queued, done)
         look = soldier.look(task.attempt)
-        if look.report is not None:
-            return self._go_on(queued, report.receive(general, task, soldier, look, look.report))
-        if (by := notes.cancelled_by(services.places, task.id)) is not None:
-            return self._go_on(queued, report.cancel(general, task, soldier, look, by))
+        by = None if look.report is not None else notes.cancelled_by(services.places, task.id)
+        if look.report is not None or by is not None or look.has_ended(task.attempt):
+            return self._receive(queued, task, soldier, look, by)
         if look.is_running:
             if look.started is None:
                 look = replace(look, started=soldier.note_unrecorded_start(services.unsynced, task.attempt))
             self._watch(queued.filename, task, look)
             return self._enforce_timeout(task, soldier, look) or self._enforce_budget(task, soldier, look)
         self._last_looks.pop(queued.filename, None)
-        if look.has_ended(task.attempt):
-            return self._go_on(queued, report.died(general, task, soldier, look))
         rests = task.not_before is not None and rests_until(task.not_before, services.clock()) is not None
         if rests and not self._may_be_free(task):
             self._resting.add(queued.filename)
             return False
         return self._may_start(task) and self._start(queued, task, soldier)
+
+    def _receive(self, queued: Queued, task: Task, soldier: SoldierHandle, look: Look, by: str | None) -> bool:
+        """Take what a soldier leaves, once it is known whether its workspace holds work. Return whether that was so."""
+        general = self._general
+        if look.report is None:
+            general.end(soldier)
+        if general.work_left(task) is None:
+            return False
+        if look.report is not None:
+            return self._go_on(queued, report.receive(general, task, soldier, look, look.report))
+        if by is not None:
+            return self._go_on(queued, report.cancel(general, task, soldier, look, by))
+        return self._go_on(queued, report.died(general, task, soldier, look))
 
     def _watch(self, filename: str, task: Task, look: Look) -> None:
         """Remember a running soldier, and wake when it ends. One that cannot be watched is looked at in each turn."""
@@ -287,6 +297,8 @@ class GeneralJob:
             left = general.budgets.left_usd(general.name, services.clock(), for_person=asked)
             order = prepare.order(services, manifest, task, answers, soldier, chosen, workspace, left)
         except (NeedsSetUp, ConsentRefused) as error:
+            if general.work_left(task) is None:
+                return False
             skipped = Result(task_id=task.id, status="skipped", reason=str(error))
             return self._go_on(queued, report.finish(general, task, soldier, skipped))
         except NoWorkspace as error:

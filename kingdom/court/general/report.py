@@ -41,7 +41,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
         _record_cost(general, task, account, outcome.result, look)
     match outcome:
         case QuotaReached(quota, result):
-            general.workspaces.clear(task.id)
+            general.workspaces.renew(task)
             wait = general.budgets.rest_account(account, task.id, quota, general.services.clock())
             postpone(general, replace(task, **_noted(results.spent(task, result))), wait)
             general.dismiss(soldier)
@@ -54,7 +54,6 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
 
 def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bool:
     """Plan another try: the soldier left no report, because it was killed or the machine went down."""
-    general.end(soldier)
     log_killed(general.services.log, task, look.stopping.why if look.stopping else "it died without a report")
     why = look.stopping.why if look.stopping else "its soldier died without a report"
     outcome = _killed(general, task, soldier, look, f"{why} {soldier.stderr_tail()}".strip())
@@ -64,8 +63,7 @@ def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bo
 
 
 def cancel(general: Context, task: Task, soldier: SoldierHandle, look: Look, by: str) -> bool:
-    """End a task that a person cancelled: its soldier is killed, and it is not tried again."""
-    general.end(soldier)
+    """End a task that a person cancelled, and whose soldier was killed: it is not tried again."""
     why = f"cancelled by {by}"
     log_killed(general.services.log, task, why)
     ended = _killed(general, task, soldier, look, why).result
@@ -93,7 +91,7 @@ def log_killed(log: Log, task: Task, reason: str) -> None:
 
 def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:
     """Do the same try again: `down --soldiers` ended its soldier, which is not a failure."""
-    general.workspaces.clear(task.id)
+    general.workspaces.renew(task)
     general.services.log.info(f"{task.id} starts again: its soldier was ended by `down --soldiers`")
     general.dismiss(soldier)
     return False
@@ -123,7 +121,7 @@ def failed(
             task, attempt=task.attempt + 1, not_before=later, waits_because=because, waits_for=None, **spent
         )
         # First: a kill in between plans this try again, and the next one must not find what this one has left.
-        general.workspaces.clear(task.id)
+        general.workspaces.renew(task)
         general.services.queues.tasks.update("in_progress", [again])
         general.budgets.release_probe(task.id, general.services.clock())
         general.dismiss(soldier)
@@ -137,23 +135,23 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     """Write what others need before the result: checkpoint, memory. `write_results` ends the task."""
     services, inherited = general.services, general.workspaces.inherited(task)
     result = results.with_warnings(results.redacted(result, services.log.clean_json), _warnings(general, soldier))
-    commits = general.workspaces.committed(task.id, inherited)
-    if result.status == "success" and commits is not None:
-        where = f"Its commits lie in {commits}."
-        result = replace(result, summary=f"{result.summary}\n{where}" if result.summary else where)
     if result.status == "needs_human":
         checkpoint = _checkpoint(general, task, result, inherited, asks)
         services.disk.rewrite(services.places.checkpoint(task.id), to_json(checkpoint.to_json()))
         # Also for a king that looks nowhere else for it.
         result = replace(result, checkpoint_path=str(services.places.checkpoint(task.id)))
+    folders = general.workspaces.folders(task.id, inherited)
+    left = general.work_left(task)
+    left = [*(folders if left is None else left), *general.workspaces.earlier(task.id)]
+    result = results.with_work(result, services.places.home, left)
     if result.session_id:
         notes.note_session_id(services.places, services.unsynced, task.id, result.session_id)
     most = general.config["memory"]["largest_bytes"]
     memory.collect(services.disk, services.places, general.name, most)
     if result.memory_updates:
         memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
-    is_done = result.status not in KEPT_AFTER and commits is None
-    general.endings.append(Ending(task, soldier, result, inherited, is_done))
+    kept = [*left, *folders] if result.status in KEPT_AFTER else left
+    general.endings.append(Ending(task, soldier, result, inherited, kept))
     return True
 
 
@@ -164,14 +162,14 @@ def write_results(general: Context) -> None:
     paths = [services.places.result(ending.task.id) for ending in endings]
     results = [to_json(ending.result.to_json()) for ending in endings]
     taken = services.disk.create_all(zip(paths, results, strict=True))
-    for (task, soldier, result, inherited, is_done), path in zip(endings, paths, strict=True):
+    for (task, soldier, result, inherited, kept), path in zip(endings, paths, strict=True):
         if path in taken:
             services.log.warn(f"{task.id} has a result already, which is kept")
         general.budgets.release_probe(task.id, services.clock())
         services.log.info(f"{task.id}: {result.status}")
         for warning in result.warnings or ():
             services.log.warn(f"the result of {task.id}: {warning}")
-        general.clear_traces(soldier, inherited, is_done=is_done and path not in taken)
+        general.clear_traces(soldier, inherited, None if path in taken else kept)
 
 
 def _noted(spent: Mapping[str, float]) -> dict[str, Any]:

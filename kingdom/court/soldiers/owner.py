@@ -13,14 +13,17 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, run
 from typing import Any
 
-from kingdom.base.disk.atomic import make_folder
-from kingdom.base.disk.codec import read_json
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.disk.codec import read_json, text_of
 from kingdom.base.errors import BadFile
 from kingdom.base.home.places import Places
 from kingdom.court.soldiers.engines.base import Surroundings
 
 CREDENTIALS, PLUGINS, GIT = "credentials", "plugins", "git"
 SIGNED_IN = (".claude/.credentials.json", ".codex/auth.json")
+KINGDOM = {"name": "Kingdom", "email": "kingdom@localhost"}
+"""In whose name soldiers commit when nobody is named."""
+SYSTEM_GIT_CONFIG = "/etc/gitconfig"
 SHORTEST_TOKEN = 20
 """Shorter texts in such files are names and dates."""
 
@@ -99,7 +102,12 @@ def plugin(found: Mapping[str, Path], name: str) -> Path | None:
 
 
 def git_identity(runtime: Mapping[str, Any]) -> str | None:
-    """Return a git configuration with the owner's name and address alone, if they may be brought in."""
+    """Return a git configuration with the name and address that are configured, else with the owner's.
+
+    None when none are configured, and the owner has none or does not bring them in.
+    """
+    if has_git_identity(runtime):
+        return _identity({**KINGDOM, **{key: value for key, value in runtime["git"].items() if value}})
     if GIT not in runtime["bring"]:
         return None
     asked = ["git", "config", "--global", "--get-regexp", r"^user\.(name|email)$"]
@@ -108,8 +116,28 @@ def git_identity(runtime: Mapping[str, Any]) -> str | None:
     except OSError:
         return None
     lines = [line.partition(" ") for line in found.splitlines()]
-    kept = "".join(f"\t{key.partition('.')[2]} = {json.dumps(value, ensure_ascii=False)}\n" for key, _, value in lines)
-    return f"[user]\n{kept}" if kept else None
+    return _identity({key.partition(".")[2]: value for key, _, value in lines}) if lines else None
+
+
+def has_git_identity(runtime: Mapping[str, Any]) -> bool:
+    """Return whether it is configured in whose name soldiers commit."""
+    return any(runtime["git"].values())
+
+
+def lay_git_config(places: Places, disk: Disk, general: str, runtime: Mapping[str, Any]) -> Path:
+    """Lay what git reads before all else in a general's soldiers: without a name no commit could be made."""
+    path, machine = places.git_config(general), f"[include]\n\tpath = {SYSTEM_GIT_CONFIG}\n"
+    configured = git_identity(runtime) if has_git_identity(runtime) else ""
+    text = f"{_identity(KINGDOM)}{machine}{configured}"  # of each name the last one counts
+    if text_of(path) != text:
+        make_folder(path.parent)
+        disk.rewrite(path, text.encode())
+    return path
+
+
+def _identity(named: Mapping[str, str]) -> str:
+    rows = "".join(f"\t{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in named.items())
+    return f"[user]\n{rows}"
 
 
 def of_package(places: Places, general: str, kind: str, engine: str) -> Iterator[Path]:

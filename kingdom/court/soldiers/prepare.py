@@ -114,7 +114,7 @@ def order(
     task_file = soldier.control_folder / "task.json"
     make_folder(soldier.control_folder)
     made = basic_order(services, manifest, chosen, soldier, task.attempt, workspace, _limits(manifest, task), left_usd)
-    may_read = [str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
+    may_read = [*made.may_read, str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
     if task.repo is not None:
         # Its clone shares the mirror's objects, and what a warm server has looked at may be older than the mirror.
         may_read.append(str(places.mirrors(manifest.name)))
@@ -152,6 +152,11 @@ def basic_order(
     """Return what every soldier is started with, whose prompt is still to be written."""
     places, name = services.places, soldier_name(soldier.task, attempt)
     bounds = [bound for bound in (limits["budget_usd"], left_usd) if bound is not None]
+    runtime = services.system["runtime"]
+    git_config = str(owner.lay_git_config(places, services.unsynced, manifest.name, runtime))
+    env = {"TMPDIR": str(soldier.folder), "GIT_CONFIG_SYSTEM": git_config}
+    if owner.has_git_identity(runtime) and not chosen.engine.is_model:
+        env["GIT_CONFIG_GLOBAL"] = git_config  # its HOME is the owner's, whose name would win
     return SoldierOrder(
         soldier=name,
         task_id=soldier.task,
@@ -171,9 +176,10 @@ def basic_order(
         question="",
         may_write=[str(workspace), str(soldier.folder)],
         may_not_read=may_not_read(places, manifest.name),
-        env={"TMPDIR": str(soldier.folder)},
+        may_read=[git_config],
+        env=env,
         plugins=list(manifest.cc_plugins),
-        settings=dict(services.system["runtime"].get(chosen.name, {})),
+        settings=dict(runtime.get(chosen.name, {})),
         durability=services.system["durability"],
     )
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from kingdom.base.errors import BadInput
 from kingdom.base.records import foreign
 from kingdom.base.records.messages import Result, Task
 from kingdom.base.records.soldiers import RawReport
+from kingdom.base.words import with_remark
 
 SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
 """What a task's tries have cost: its name in the task, and in a result's metrics."""
 BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
 FOR_THE_GENERAL = ("session_totals", "final")
 """What a report holds beside a result. `final`: another try would fail in the same way."""
+WORDS = {"success": "summary", "failed": "error", "skipped": "reason", "needs_human": "question"}
+"""What people read of a result."""
+KEPT_IN = "Its work is kept in"
 LARGEST_AMOUNT = 1e15
 """Nobody has spent so much; a sum of larger numbers could overflow."""
 
@@ -106,6 +111,24 @@ def redacted(result: Result, clean_json: Callable[[Any], Any]) -> Result:
 def with_warnings(result: Result, warnings: Sequence[str]) -> Result:
     """Return the result with these warnings after its own."""
     return replace(result, warnings=[*(result.warnings or []), *warnings]) if warnings else result
+
+
+def with_work(result: Result, home: Path, kept: Sequence[Path]) -> Result:
+    """Return the result with where its task's work is kept, which its words say as well."""
+    result = replace(result, kept=[str(folder) for folder in kept])
+    if not kept:
+        return result
+    where = " and ".join(str(folder.relative_to(home)) for folder in kept)
+    said = f"{KEPT_IN} {where}; `kingdom tasks work {result.task_id}` shows it."
+    name = WORDS[result.status]
+    words = getattr(result, name) or ""
+    told: Any = {name: with_remark(words, said) if name == "question" else f"{words}\n{said}".strip()}
+    return replace(result, **told)
+
+
+def without_work(text: str) -> str:
+    """Return the words of a result without where its task's work is kept."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith(KEPT_IN))
 
 
 def _amount(noted: object) -> float:

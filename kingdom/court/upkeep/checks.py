@@ -18,7 +18,7 @@ from kingdom.base.disk.json_file import LARGEST
 from kingdom.base.errors import BadFile, BadHome, BadInput, BadName
 from kingdom.base.home.places import AGENT, CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
 from kingdom.base.home.states import MOVES
-from kingdom.base.records import foreign, notes, sessions
+from kingdom.base.records import foreign, kept, notes, sessions
 from kingdom.base.records.messages import Message, alert
 from kingdom.base.records.sessions import Sessions
 from kingdom.base.times import stamp
@@ -337,7 +337,7 @@ BELONGINGS: tuple[tuple[str, Callable[[Places], list[Path]], Callable[[str], str
     ("a prompt", lambda at: [at.prompts], lambda name: name.removesuffix(".md")),
     ("the folder of a soldier", lambda at: [at.soldiers], str),
     ("the control folder of a soldier", lambda at: sorted({folder.parent for folder in at.control_folders()}), str),
-    ("a workspace", lambda at: [folder for folder in at.workspaces.glob("gen-*") if folder.is_dir()], str),
+    ("a workspace", lambda at: [folder for folder in at.workspaces.glob("gen-*") if folder.is_dir()], kept.task_of),
     ("the output of a soldier", lambda at: [at.session_logs], task_of_soldier_log),
     ("the note of a cancellation", lambda at: [at.cancelled("any").parent], lambda name: name.removesuffix(".json")),
 )

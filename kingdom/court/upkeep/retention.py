@@ -21,7 +21,7 @@ from kingdom.base.disk.codec import parse_json, read_bytes, read_json_or
 from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, BadName
 from kingdom.base.home.places import BESIDE_RESULTS, CHECKPOINT, Places, is_hidden
-from kingdom.base.records import notes
+from kingdom.base.records import kept, notes
 from kingdom.base.times import moment
 
 DAY = 86_400.0
@@ -132,10 +132,11 @@ def _answer_is_kept(found: Found) -> bool:
 
 
 def _workspace_is_kept(found: Found) -> bool:
-    """Keep a workspace as long as its task: its own time says only when its uppermost folder has changed."""
-    task = found.path.name
+    """Keep a workspace as long as its task. Its time is that of its task's end."""
+    name = found.path.name
     if found.path.parent == found.places.workspace("council", "any").parent:
-        return is_locked(found.places.agent_turn(task.partition(".")[0]) / "lock")
+        return is_locked(found.places.agent_turn(name.partition(".")[0]) / "lock")
+    task = kept.task_of(name)
     ended = is_there(f"{found.places.folder('tasks', 'completed')}/{task}.json")
     return ended or is_there(found.places.results / f"{task}{CHECKPOINT}") or _is_kept(found, task)
 
@@ -154,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     Rule("notes of answers", lambda at: [at.answers], "results_days", _answer_is_kept, after=lambda at: at.results),
     Rule("prompts", lambda at: [at.prompts], "prompts_days", _prompt_is_kept),
     Rule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log_is_kept),
-    Rule("workspaces", _workspaces, "results_days", _workspace_is_kept, is_tree=True),
+    Rule("workspaces", _workspaces, "workspaces_days", _workspace_is_kept, is_tree=True),
     Rule("lists of the council's messages", lambda at: [at.council_threads], "results_days", _nothing_keeps_it),
     Rule(
         "notes of the council's goals",

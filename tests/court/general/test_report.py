@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kingdom.base.records.backlog import refresh_due
 from kingdom.base.records.messages import Result, Task
 from kingdom.base.records.queues import Queues
 from kingdom.base.records.soldiers import RawReport, Started
+from kingdom.base.words import choices_in
 from kingdom.court.general import report
 from kingdom.court.general.job import GeneralJob
 from kingdom.court.king.context import Context
@@ -27,7 +29,7 @@ from kingdom.court.king.orders import Orders
 from kingdom.court.soldiers import engine_homes
 from kingdom.court.soldiers.handle import Look
 from tests.base.records.test_soldiers import ORDER
-from tests.court.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says
+from tests.court.general.rig import GENERAL, SLEEPS, SOON, TASK, GeneralRig, says, started_ago
 from tests.fixtures import MORNING, Clock, here, put, read, services, task, write
 from tests.shell_roles import runs
 from tests.waiting import wait_until
@@ -41,7 +43,7 @@ pytestmark = [
 
 def test_a_success_is_reported_and_nothing_is_left(general: GeneralRig) -> None:
     general.runs(
-        'grep -q "Look at github.pr.review_requested" || exit 9; echo hello; touch here; '
+        'grep -q "Look at github.pr.review_requested" || exit 9; echo hello; mkdir empty; '
         + says(status="success", summary="fine", memory_updates=["tabs"], colour="blue", metrics={"tokens_used": 5})
     )
     put(general.home, "tasks", "pending", **task())
@@ -67,8 +69,11 @@ def test_a_success_is_reported_and_nothing_is_left(general: GeneralRig) -> None:
 def test_a_question_keeps_the_workspace_and_leaves_a_checkpoint(general: GeneralRig) -> None:
     general.runs("echo half >work; " + says(status="needs_human", question="which?", session_id="s-1"))
     put(general.home, "tasks", "pending", **task(payload={"pr_number": "7"}, thread_task_id="task-1"))
+    where = f"workspace/{GENERAL}/{TASK}"
+    said = f"Its work is kept in {where}; `kingdom tasks work {TASK}` shows it."
     result = general.result()
-    assert (result["question"], result["checkpoint_path"]) == ("which?", str(general.places.checkpoint(TASK)))
+    assert result["question"] == f"which?\n{said}"
+    assert result["checkpoint_path"] == str(general.places.checkpoint(TASK))
     kept = read_json(general.places.checkpoint(TASK))
     assert (kept["target_general"], kept["session_id"], kept["payload"]) == (GENERAL, "s-1", {"pr_number": "7"})
     assert (kept["thread_task_id"], kept["question"]) == ("task-1", "which?")
@@ -77,9 +82,9 @@ def test_a_question_keeps_the_workspace_and_leaves_a_checkpoint(general: General
     assert general.places.soldier_id(TASK).read_text() == f"soldier-{TASK}-0\n"
 
 
-ASKS_TWICE = """pwd >>$KINGDOM_HOME/workspaces_seen; echo line >>work
+ASKS_TWICE = """pwd >>$KINGDOM_HOME/workspaces_seen; echo line >>../seen
 said='"status": "needs_human", "question": "which?"'
-[ $(wc -l <work) = 3 ] && said='"status": "success"'
+[ $(wc -l <../seen) = 3 ] && said='"status": "success"'
 echo "{$said}" >$KINGDOM_RESULT_PATH"""
 
 
@@ -619,17 +624,113 @@ def test_tokens_of_the_owner_that_were_lent_stand_neither_in_what_was_printed_no
     assert [Path(path).read_text() for path in (order.out, order.err)] == [f"it is {'*' * len(lent)}\n"] * 2
 
 
-COMMITS = "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m work"
+ENDS: Mapping[str, tuple[str, str, str | None]] = {
+    "well": (says(status="success", summary="done"), "summary", "done"),
+    "well, without a word": (says(status="success"), "summary", None),
+    "badly": (says(status="failed", error="no compiler", final=True), "error", "no compiler"),
+    "as none of its business": (says(status="skipped", reason="not ours"), "reason", "not ours"),
+    "with a question": (says(status="needs_human", question="Which?"), "question", "Which?"),
+    "with a choice": (says(status="needs_human", question="Which?\n- a\n- b"), "question", "Which?"),
+    "by a cancel": ("touch $KINGDOM_HOME/there; exec sleep 300", "error", "cancelled by kim"),
+    "over its time": ("touch $KINGDOM_HOME/there; exec sleep 300", "error", "timeout: it took"),
+    "by a kill": ("touch $KINGDOM_HOME/there; exec sleep 300", "error", "its soldier died without a report"),
+}
+"""What its program does at the end, where the result says so, and how that begins."""
 
 
-@pytest.mark.parametrize("summary", ["done", None])
-def test_commits_stay_and_the_summary_says_where(general: GeneralRig, summary: str | None) -> None:
-    general.runs(f"{COMMITS}\n{says(status='success', summary=summary)}")
+@pytest.mark.parametrize("how", ENDS)
+def test_work_is_kept_however_its_task_ends_and_people_read_where(general: GeneralRig, how: str) -> None:
+    script, key, words = ENDS[how]
+    (general.places.config / "king.yaml").write_text("retry: {max_attempts: 1}\n")
+    general.restart()
+    general.runs(f"echo mine >work\n{script}")
     put(general.home, "tasks", "pending", **task())
-    workspace = general.places.workspace(GENERAL, TASK)
-    where = f"Its commits lie in {workspace}."
-    assert general.result()["summary"] == (f"{summary}\n{where}" if summary else where)
-    assert (workspace / ".git").is_dir()
+    if "sleep" in script:
+        general.until((general.home / "there").exists, "it works")
+        end_early(general, how)
+    result = general.result()
+    where = f"workspace/{GENERAL}/{TASK}"
+    assert f"Its work is kept in {where}; `kingdom tasks work {TASK}` shows it." in result[key].splitlines()
+    assert result[key].startswith(words or "Its work")
+    assert result["kept"] == [str(general.home / where)]
+    assert (general.home / where / "work").read_text() == "mine\n"
+    general.restart()
+    assert (general.home / where / "work").exists(), "a restart leaves it"
+
+
+def end_early(general: GeneralRig, how: str) -> None:
+    if how == "by a cancel":
+        notes.note_cancelled(general.places, general.services.disk, TASK, "kim")
+    elif how == "over its time":
+        started_ago(general, 1000)
+    else:
+        started = general.started()
+        assert started is not None
+        os.kill(started.pid, signal.SIGKILL)
+
+
+def test_a_soldier_can_commit_where_nobody_has_a_name(general: GeneralRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(general.home / "nobody"))
+    general.manifest(sandbox="on")
+    general.restart()
+    general.runs("git init -q . && echo mine >work && git add work && git commit -qm work\n" + says(status="success"))
+    put(general.home, "tasks", "pending", **task())
+    (kept,) = general.result()["kept"]
+    told = subprocess.run(
+        ["git", "-C", kept, "log", "--format=%s by %an <%ae>"], check=True, capture_output=True, text=True
+    )
+    assert told.stdout == "work by Kingdom <kingdom@localhost>\n"
+
+
+def test_choices_of_a_question_stay_at_its_end(general: GeneralRig) -> None:
+    general.runs("touch work; " + says(status="needs_human", question="Which?\n- a\n- b"))
+    put(general.home, "tasks", "pending", **task())
+    assert choices_in(general.result()["question"]) == ("a", "b")
+
+
+@pytest.mark.parametrize("ending", ["fails", "dies", "meets a limit"])
+def test_work_of_an_earlier_try_is_kept_beside_and_named_at_the_end(
+    general: GeneralRig, clock: Clock, ending: str
+) -> None:
+    said = {
+        "fails": says(status="failed", error="no"),
+        "dies": "exit 1",
+        "meets a limit": says(status="failed", quota={"resets_at": MORNING}),
+    }[ending]
+    first = f"if [ ! -e $KINGDOM_HOME/second ]; then echo first >work\n{said}\nexit 0\nfi\n"
+    general.runs(first + says(status="success"))
+    put(general.home, "tasks", "pending", **task())
+    general.until(lambda: read(general.home, "tasks", "in_progress", TASK).get("not_before"), "the first try")
+    (general.home / "second").touch()
+    clock.pass_(70)
+    result = general.result()
+    (kept,) = result["kept"]
+    assert result["summary"] == (
+        f"Its work is kept in {Path(kept).relative_to(general.home)}; `kingdom tasks work {TASK}` shows it."
+    )
+    assert (Path(kept) / "work").read_text() == "first\n"
+    assert not general.places.workspace(GENERAL, TASK).exists(), "the last try left nothing"
+
+
+def test_a_soldier_cannot_say_what_is_kept(general: GeneralRig) -> None:
+    general.runs(says(status="success", kept=["/etc"]))
+    put(general.home, "tasks", "pending", **task())
+    assert general.result()["kept"] == []
+    assert not general.places.workspace(GENERAL, TASK).exists()
+
+
+def test_a_workspace_that_cannot_be_removed_for_a_kill_goes_at_the_next_start(general: GeneralRig) -> None:
+    own = general.places.workspace(GENERAL, TASK)
+    (own / ".git").mkdir(parents=True)
+    (own / ".git" / "HEAD").touch()
+    write(general.places.result(TASK), {"task_id": TASK, "status": "success", "kept": []})
+    general.restart()
+    assert not own.exists(), "its result says that there was nothing in it"
+    (own / ".git").mkdir(parents=True)
+    (own / ".git" / "HEAD").touch()
+    write(general.places.result(TASK), {"task_id": TASK, "status": "success"})
+    general.restart()
+    assert own.exists(), "nobody has looked"
 
 
 def test_what_a_soldier_adds_to_its_copy_of_the_memory_is_there_with_its_result(general: GeneralRig) -> None:

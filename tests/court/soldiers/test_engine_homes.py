@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -90,6 +91,39 @@ def test_it_holds_the_owners_name_for_git_and_nothing_else_of_its_configuration(
 def test_what_is_not_brought_in_is_not_there(home: Path, owner: Path) -> None:
     ours = made(home, bring=[])
     assert list(Path(str(ordered(ours).home)).iterdir()) == []
+
+
+OWNERS, OURS, BOTS = 'Kim "K" Lee <kim@example.org>', "Kingdom <kingdom@localhost>", "Ann's Bot <bot@example.org>"
+BOT = {"name": "Ann's Bot", "email": "bot@example.org"}
+
+
+@pytest.mark.parametrize("engine", engines.ENGINES)
+@pytest.mark.parametrize(
+    ("runtime", "has_owner", "who"),
+    [
+        ({}, True, OWNERS),
+        ({}, False, OURS),
+        ({"git": BOT}, True, BOTS),
+        ({"git": BOT}, False, BOTS),
+        ({"git": {"name": "Ann's Bot"}}, False, "Ann's Bot <kingdom@localhost>"),
+    ],
+)
+def test_every_engine_commits_in_somebodys_name_and_in_its_own_when_it_sets_one(
+    home: Path, owner: Path, tmp_path: Path, engine: str, runtime: dict[str, Any], has_owner: bool, who: str
+) -> None:
+    if not has_owner:
+        (owner / ".gitconfig").unlink()
+    ours = made(home, **runtime)
+    (ours.places.package(GENERAL) / "run").symlink_to("/bin/true")
+    order = ordered(ours, engine)
+    assert order.env["GIT_CONFIG_SYSTEM"] in order.may_read
+    work = tmp_path / "work"
+    work.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(owner), **order.env}
+    commit = "git commit -q --allow-empty -m work && git log -1 --format='%an <%ae>'"
+    asked = f"git init -q && {commit} && git config user.name Own && git config user.email own@x && {commit}"
+    said = subprocess.run(["sh", "-c", asked], cwd=work, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == [who, "Own <own@x>"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def owners(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def brings(*names: str) -> dict[str, Any]:
-    return {"bring": list(names)}
+    return {"bring": list(names), "git": {}}
 
 
 @pytest.mark.parametrize(

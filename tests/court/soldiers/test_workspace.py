@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from kingdom.base.disk.atomic import make_folder
 from kingdom.base.errors import BadConfig
 from kingdom.base.home.places import Places
 from kingdom.base.records.messages import Checkpoint, Task
+from kingdom.court.soldiers import work
 from kingdom.court.soldiers.workspace import NoWorkspace, Workspaces
 from tests import fixtures as tools
 from tests.fixtures import Clock, services, write
@@ -23,8 +25,12 @@ from tests.waiting import SOON, wait_until
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """A repository with one commit, and hooks that would tell on us."""
-    path = tmp_path / "app"
-    git(tmp_path, "init", "-q", "-b", "main", str(path))
+    return a_repository(tmp_path / "app")
+
+
+def a_repository(path: Path) -> Path:
+    path.mkdir()
+    git(path, "init", "-q", "-b", "main")
     (path / "README").write_text("hello\n")
     git(path, "add", ".")
     git(path, "commit", "-qm", "first")
@@ -39,7 +45,7 @@ def git(where: Path, *words: str) -> str:
 def workspaces(home: Path, **known: Any) -> Workspaces:
     ours = services(home, "gen-pr", Clock())
     rules = {"url": str(home / "nowhere" / "{repo}.git"), "known": {name: str(path) for name, path in known.items()}}
-    return Workspaces(ours.places, "gen-pr", ours.unsynced, rules)
+    return Workspaces(ours.places, "gen-pr", ours.unsynced, ours.exits, rules)
 
 
 def a_task(name: str = "task-20260207-001", repo: str | None = None) -> Task:
@@ -225,51 +231,266 @@ def test_the_workspaces_of_a_task_stay_while_somebody_may_need_them(home: Path, 
     assert (asked.exists(), own.exists()) == (not goes, not goes)
 
 
-COMMITS: Mapping[str, tuple[bool, Callable[[Path], object]]] = {
-    "nothing": (False, lambda _: None),
-    "a change that is not committed": (False, lambda here: (here / "README").write_text("changed\n")),
-    "a look at an older commit": (False, lambda here: git(here, "checkout", "-q", "HEAD~1")),
-    "a look at another branch": (
-        False,
-        lambda here: (git(here, "fetch", "-q", "origin", "side"), git(here, "checkout", "-q", "FETCH_HEAD")),
+def searched(ours: Workspaces, task: Task, inherited: str | None = None) -> list[Path]:
+    """Return the workspaces that hold work."""
+    found: list[list[Path]] = []
+
+    def look() -> bool:
+        left = ours.left(task, inherited)
+        found.extend([] if left is None else [left])
+        return left is not None
+
+    wait_until(look, SOON, "the workspaces are searched")
+    return found[0]
+
+
+def overwrite(path: Path, text: str = "mine\n") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def stamp_back(path: Path) -> None:
+    """Change a file, but neither its size nor its times."""
+    about = path.stat()
+    path.write_text("HELLO\n")
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+LEFT: Mapping[str, Callable[[Path], object]] = {
+    "a change": lambda here: overwrite(here / "README"),
+    "a change of nothing that `ls` shows": lambda here: stamp_back(here / "README"),
+    "a change of a file's mode": lambda here: (here / "README").chmod(0o755),
+    "a deleted file": lambda here: (here / "README").unlink(),
+    "a link in place of a file": lambda here: ((here / "README").unlink(), (here / "README").symlink_to("/etc")),
+    "a new file": lambda here: overwrite(here / "notes" / "plan.md"),
+    "a file that git ignores": lambda here: overwrite(here / "out.log"),
+    "a file that a .gitignore of its own hides": lambda here: overwrite(here / "notes" / ".gitignore", "*\n"),
+    "a file that is ignored in .git/info/exclude": lambda here: (
+        overwrite(here / ".git" / "info" / "exclude", "*\n"),
+        overwrite(here / "plan.md"),
     ),
-    "a commit": (True, lambda here: git(here, "commit", "-q", "--allow-empty", "-m", "mine")),
-    "a commit on a branch of its own": (
-        True,
-        lambda here: (git(here, "checkout", "-qb", "fix/it"), git(here, "commit", "-q", "--allow-empty", "-m", "mine")),
+    "a change that its index denies": lambda here: (
+        git(here, "update-index", "--assume-unchanged", "README"),
+        overwrite(here / "README"),
     ),
-    "a pipe in place of a file": (
-        False,
-        lambda here: ((here / ".git/HEAD").unlink(), os.mkfifo(here / ".git/HEAD")),
+    "a file that was staged and taken back": lambda here: (
+        overwrite(here / "plan.md"),
+        git(here, "add", "plan.md"),
+        git(here, "rm", "-q", "-f", "plan.md"),
     ),
-    "a HEAD that points elsewhere": (False, lambda here: (here / ".git/HEAD").write_text("ref: refs/heads/../../x\n")),
+    "a commit": lambda here: git(here, "commit", "-q", "--allow-empty", "-m", "mine"),
+    "a commit on a branch of its own": lambda here: (
+        git(here, "checkout", "-qb", "fix/it"),
+        git(here, "commit", "-q", "--allow-empty", "-m", "mine"),
+    ),
+    "a commit on a branch that it has left": lambda here: (
+        git(here, "checkout", "-qb", "fix/it"),
+        git(here, "commit", "-q", "--allow-empty", "-m", "mine"),
+        git(here, "checkout", "-q", "main"),
+    ),
+    "a commit on no branch": lambda here: (
+        git(here, "checkout", "-q", "--detach"),
+        git(here, "commit", "-q", "--allow-empty", "-m", "mine"),
+        git(here, "checkout", "-q", "main"),
+    ),
+    "a commit in a pack": lambda here: (
+        git(here, "commit", "-q", "--allow-empty", "-m", "mine"),
+        git(here, "repack", "-a", "-d", "-l", "-q"),
+    ),
+    "a stash": lambda here: (overwrite(here / "README"), git(here, "stash", "-q")),
+    "a repository in a folder": lambda here: (
+        (here / "lib").mkdir(),
+        git(here / "lib", "init", "-q"),
+        git(here / "lib", "commit", "-q", "--allow-empty", "-m", "mine"),
+    ),
+    "a file in a submodule's folder": lambda here: overwrite(here / "module" / "plan.md"),
+    "a repository made anew": lambda here: (
+        shutil.rmtree(here / ".git"),
+        git(here, "init", "-q"),
+        git(here, "commit", "-q", "--allow-empty", "-m", "mine"),
+    ),
+    "no repository any more": lambda here: shutil.rmtree(here / ".git"),
+    "a repository that lies elsewhere": lambda here: (
+        (here / ".git").rename(here / "moved"),
+        overwrite(here / ".git", "gitdir: moved\n"),
+    ),
+    "a broken HEAD": lambda here: overwrite(here / ".git" / "HEAD"),
+    "a HEAD that points elsewhere": lambda here: overwrite(here / ".git" / "HEAD", "ref: refs/heads/../../x\n"),
+    "a pipe in place of a HEAD": lambda here: ((here / ".git/HEAD").unlink(), os.mkfifo(here / ".git/HEAD")),
+    "a name that is no text": lambda here: (Path(os.fsdecode(bytes(here) + b"/\xff\nx"))).touch(),
+}
+CLEAN: Mapping[str, Callable[[Path], object]] = {
+    "nothing": lambda _: None,
+    "a file that was only touched": lambda here: (here / "README").touch(),
+    "a look at an older commit": lambda here: git(here, "checkout", "-q", "HEAD~1"),
+    "a look at another branch": lambda here: (
+        git(here, "fetch", "-q", "origin", "side"),
+        git(here, "checkout", "-q", "FETCH_HEAD"),
+    ),
+    "an empty folder": lambda here: (here / "a" / "b").mkdir(parents=True),
+    "caches": lambda here: (
+        overwrite(here / "src" / "__pycache__" / "x.pyc"),
+        overwrite(here / "node_modules" / "x.js"),
+        overwrite(here / "target" / "CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n"),
+        overwrite(here / "target" / "x.o"),
+    ),
 }
 
 
-@pytest.mark.parametrize("what", COMMITS)
-def test_what_was_committed_is_kept_when_its_task_has_ended(home: Path, repo: Path, what: str) -> None:
-    git(repo, "commit", "-q", "--allow-empty", "-m", "second")
+@pytest.fixture(scope="module")
+def whole_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with three commits, a branch, a .gitignore and a submodule."""
+    folder = tmp_path_factory.mktemp("whole")
+    repo, other = a_repository(folder / "app"), folder / "module"
+    other.mkdir()
+    git(other, "init", "-q")
+    git(other, "commit", "-q", "--allow-empty", "-m", "first")
+    (repo / ".gitignore").write_text("*.log\n")
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "module")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "second")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "third")
     git(repo, "branch", "side", "HEAD~1")
-    is_kept, works = COMMITS[what]
-    ours = workspaces(home, **{"acme/app": repo})
-    workspace = made(ours, a_task(repo="acme/app"))
-    works(workspace)
-    assert ours.committed("task-20260207-001") == (workspace if is_kept else None)
-    make_folder(Places(home).results)
-    write(Places(home).result("task-20260207-001"), {"status": "success"})
-    ours.clear_if_done("task-20260207-001")
-    assert workspace.exists() == is_kept
+    return repo
 
 
-def test_what_was_committed_where_a_question_was_asked_is_found_as_well(home: Path, repo: Path) -> None:
+@pytest.mark.parametrize("what", [*LEFT, *CLEAN])
+def test_what_a_soldier_leaves_in_a_clone_is_kept_and_nothing_else(home: Path, whole_repo: Path, what: str) -> None:
+    ours, task = workspaces(home, **{"acme/app": whole_repo}), a_task(repo="acme/app")
+    workspace = made(ours, task)
+    {**LEFT, **CLEAN}[what](workspace)
+    left = searched(ours, task)
+    assert left == ([workspace] if what in LEFT else [])
+    ours.keep(task.id, None, left)
+    assert workspace.exists() == (what in LEFT)
+    assert [path.name for path in (home / "state" / "gen-pr" / "mirrors").iterdir()] == ["acme+2f+app.git"]
+
+
+@pytest.mark.parametrize("made_of", ["nothing", "folders", "a file", "a deep file", "a repository", "too many folders"])
+def test_every_file_is_kept_where_there_is_no_repository(home: Path, made_of: str) -> None:
+    ours, task = workspaces(home), a_task()
+    workspace = made(ours, task)
+    {
+        "nothing": lambda: None,
+        "folders": lambda: (workspace / "a" / "b").mkdir(parents=True),
+        "a file": lambda: (workspace / "report.md").touch(),
+        "a deep file": lambda: overwrite(workspace / "a" / "b" / "report.md"),
+        "a repository": lambda: git(workspace, "init", "-q"),
+        "too many folders": lambda: [(workspace / str(number)).mkdir() for number in range(work.FEW + 1)],
+    }[made_of]()
+    assert ours.left(task, None) == ([] if made_of in ("nothing", "folders") else [workspace])
+
+
+def test_what_a_soldier_may_not_be_read_is_kept(home: Path, repo: Path) -> None:
+    ours, task = workspaces(home, **{"acme/app": repo}), a_task(repo="acme/app")
+    workspace = made(ours, task)
+    overwrite(workspace / "secret" / "plan.md")
+    (workspace / "secret").chmod(0)
+    assert searched(ours, task) == [workspace]
+    (workspace / "secret").chmod(0o700)
+
+
+HOSTILE = {
+    "core.fsmonitor": "TRAP",
+    "core.hooksPath": "HOOKS",
+    "core.pager": "TRAP",
+    "core.sshCommand": "TRAP",
+    "diff.external": "TRAP",
+    "diff.trap.textconv": "TRAP",
+    "diff.trap.command": "TRAP",
+    "filter.trap.clean": "TRAP",
+    "filter.trap.process": "TRAP",
+    "alias.ls-files": "!TRAP",
+    "alias.read-tree": "!TRAP",
+    "credential.helper": "TRAP",
+    "gpg.program": "TRAP",
+}
+
+
+def test_nothing_that_a_soldier_wrote_is_run_or_obeyed(home: Path, repo: Path, tmp_path: Path) -> None:
+    sprung, hooks = tmp_path / "sprung", tmp_path / "hooks"
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\necho $0 $* >>{sprung}\n")
+    trap.chmod(0o755)
+    hooks.mkdir()
+    for hook in ("post-index-change", "pre-commit", "reference-transaction", "post-checkout"):
+        (hooks / hook).symlink_to(trap)
+    ours, task = workspaces(home, **{"acme/app": repo}), a_task(repo="acme/app")
+    workspace = made(ours, task)
+    for name, value in HOSTILE.items():
+        git(workspace, "config", name, value.replace("TRAP", str(trap)).replace("HOOKS", str(hooks)))
+    overwrite(workspace / ".gitattributes", "* filter=trap diff=trap\n")
+    subprocess.run(["git", "-C", str(workspace), "status"], check=False, capture_output=True)
+    assert sprung.exists(), "the trap works"
+    sprung.unlink()
+    for text in ("mine\n", "hello\n"):
+        overwrite(workspace / "README", text)
+        assert searched(ours, task) == [workspace]
+        ours._known.clear()
+    (workspace / ".gitattributes").unlink()
+    assert searched(ours, task) == []
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize("trouble", ["it takes too long", "git fails", "there is no git", "its mirror is gone"])
+def test_what_cannot_be_searched_is_kept(home: Path, repo: Path, monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
+    ours, task = workspaces(home, **{"acme/app": repo}), a_task(repo="acme/app")
+    workspace = made(ours, task)
+    programs = home / "bin"
+    programs.mkdir()
+    if trouble == "its mirror is gone":
+        shutil.rmtree(home / "state" / "gen-pr" / "mirrors" / "acme+2f+app.git")
+    elif trouble == "it takes too long":
+        monkeypatch.setattr(work, "SECONDS", 0.0)
+        (programs / "git").write_text("#!/bin/sh\nexec sleep 600\n")
+        monkeypatch.setenv("PATH", str(programs), prepend=":")
+    elif trouble == "git fails":
+        (programs / "git").write_text("#!/bin/sh\nexit 1\n")
+        monkeypatch.setenv("PATH", str(programs), prepend=":")
+    else:
+        monkeypatch.setenv("PATH", str(programs))
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    assert searched(ours, task) == [workspace]
+    assert ours._searches == {}
+
+
+def test_objects_of_a_kept_clone_stay_in_the_mirror_when_a_branch_is_rewritten(home: Path, repo: Path) -> None:
+    git(repo, "commit", "-q", "--allow-empty", "-m", "second")
+    ours, task = workspaces(home, **{"acme/app": repo}), a_task(repo="acme/app")
+    workspace = made(ours, task)
+    git(workspace, "commit", "-q", "--allow-empty", "-m", "mine")
+    (mirror,) = (home / "state" / "gen-pr" / "mirrors").glob("*.git")
+    for name, value in (("gc.auto", "1"), ("gc.pruneExpire", "now"), ("gc.autoDetach", "false")):
+        git(mirror, "config", name, value)
+    git(repo, "reset", "-q", "--hard", "HEAD~1")
+    for number in range(300):
+        overwrite(repo / str(number), f"{number}\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "another second")
+    made(ours, a_task("task-20260207-002", "acme/app"))
+    made(ours, a_task("task-20260207-003", "acme/app"))
+    assert git(workspace, "log", "--format=%s").split() == ["mine", "second", "first"]
+
+
+def test_a_workspace_in_which_a_question_was_asked_is_searched_as_well(home: Path, repo: Path) -> None:
     ours = workspaces(home, **{"acme/app": repo})
-    asked = made(ours, a_task(repo="acme/app"))
+    asked, later = made(ours, a_task(repo="acme/app")), a_task("task-20260207-002", "acme/app")
     git(asked, "commit", "-q", "--allow-empty", "-m", "mine")
-    later = "task-20260207-002"
-    assert ours.committed(later) is None
-    assert ours.committed(later, str(asked)) == asked
-    assert ours.committed(later, "/elsewhere") is None
-    make_folder(Places(home).results)
-    write(Places(home).result(later), {"status": "success"})
-    ours.clear_if_done(later, str(asked))
-    assert asked.exists()
+    assert searched(ours, later) == []
+    assert searched(ours, later, str(asked)) == [asked]
+    assert searched(ours, later, "/elsewhere") == []
+
+
+def test_every_try_that_leaves_work_has_a_place_of_its_own(home: Path) -> None:
+    ours, task = workspaces(home), a_task()
+    for number in (1, 2):
+        overwrite(made(ours, task) / "work", f"{number}\n")
+        ours.renew(task)
+    made(ours, task)
+    ours.renew(task)
+    assert [(path.name, (path / "work").read_text()) for path in ours.earlier(task.id)] == [
+        (f"{task.id}.earlier-1", "1\n"),
+        (f"{task.id}.earlier-2", "2\n"),
+    ]
+    assert not (home / "workspace" / "gen-pr" / task.id).exists()

@@ -1,0 +1,62 @@
+"""Workspaces that are kept when their tasks have ended, because there is work in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kingdom.base.disk.atomic import is_there, names_in
+from kingdom.base.disk.codec import read_json_or
+from kingdom.base.errors import BadName
+from kingdom.base.home.places import Places, is_hidden
+
+EARLIER = ".earlier-"
+"""Between a task and a number, in the name of the folder with the work of one of its earlier tries."""
+
+
+class Kept(NamedTuple):
+    """A workspace that is kept."""
+
+    task: str
+    general: str
+    folder: Path
+    #: When its task ended, as seconds since the epoch. Retention counts from then.
+    since: float
+
+
+def task_of(name: str) -> str:
+    """Return the task that a workspace of this name belongs to."""
+    return name.partition(EARLIER)[0]
+
+
+def kept(places: Places) -> Iterator[Kept]:
+    """Yield the kept workspaces of all generals, in no order: those of ended tasks whose results do not deny it."""
+    for general in names_in(places.workspaces):
+        if general.startswith("gen-"):
+            for name in names_in(places.workspaces / general):
+                task = task_of(name)
+                if not is_hidden(name) and not _is_unfinished(places, task) and not _is_empty(places, task, name):
+                    folder = places.workspaces / general / name
+                    with suppress(FileNotFoundError, NotADirectoryError):
+                        if folder.is_dir():
+                            yield Kept(task, general, folder, os.stat(folder).st_mtime)
+
+
+def of_task(places: Places, task: str) -> list[Kept]:
+    """Return what is kept of one task, the last try first."""
+    return sorted((one for one in kept(places) if one.task == task), key=lambda one: one.folder.name)
+
+
+def _is_unfinished(places: Places, task: str) -> bool:
+    return any(is_there(f"{places.folder('tasks', state)}/{task}.json") for state in ("pending", "in_progress"))
+
+
+def _is_empty(places: Places, task: str, name: str) -> bool:
+    """Return whether the task's result says that nothing was left in its own workspace."""
+    with suppress(BadName):
+        said = read_json_or(places.result(task), {}).get("kept")
+        return isinstance(said, list) and not any(str(path).endswith(f"/{name}") for path in said)
+    return True

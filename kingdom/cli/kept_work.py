@@ -1,0 +1,215 @@
+"""`kingdom tasks work`: show what ended tasks have left in their workspaces, without running anything of theirs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from subprocess import CalledProcessError
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import click
+
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.codec import text_of
+from kingdom.base.errors import NoSuchThing
+from kingdom.base.home import config
+from kingdom.base.home.places import Places
+from kingdom.base.records import kept
+from kingdom.base.records.kept import Kept
+from kingdom.base.times import stamp
+from kingdom.base.words import count, duration, one_line, printable
+from kingdom.cli import as_json, complete, home, screen
+from kingdom.cli.queue_files import find_typed
+from kingdom.cli.screen import Column, Line, Section, Table
+from kingdom.court.soldiers import work
+from kingdom.court.soldiers.work import Comparison
+
+DAY = 86_400.0
+MOST = 20
+"""Commits and files that are shown of one workspace."""
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+NOT_WORK = tuple(f":(exclude,glob)**/{name}/**" for name in work.CACHES)
+
+
+class Shown(NamedTuple):
+    """What is in a kept workspace."""
+
+    commits: list[str]
+    files: list[str]
+
+
+@click.command("work", short_help="Show the work that ended tasks have left in their workspaces.")
+@click.argument("id", required=False, shell_complete=complete.ids("tasks"))
+@click.option("--diff", "as_diff", is_flag=True, help="Print everything that it changed, as a patch for `git apply`.")
+@click.option("--json", "in_json", is_flag=True, help="Print each workspace as one line of JSON.")
+def show_work(id: str | None, as_diff: bool, in_json: bool) -> None:
+    """List the workspaces that are kept because a task has left work in them, or show that of one task.
+
+    Use this rather than git inside such a folder: git would run what the task has written into its configuration.
+    """
+    places = home.find()
+    found = sorted(kept.kept(places), key=lambda one: one.since, reverse=True) if id is None else _of(places, id)
+    if as_diff:
+        if id is None:
+            raise click.UsageError("--diff needs the ID of a task")
+        for one in found:
+            _print_patch(places, one)
+    elif in_json:
+        for one in found:
+            about = {"task": one.task, "general": one.general, "folder": str(one.folder), "since": stamp(one.since)}
+            print(as_json.line("kept", {**about, **(_look(places, one)._asdict() if id else {})}))
+    elif id is None:
+        _list(places, found)
+    else:
+        days = _days(places)
+        screen.show([_section(places, one, days) for one in found])
+
+
+def _of(places: Places, id: str) -> list[Kept]:
+    """Return what is kept of the task of this ID, whose file may be gone by now."""
+    with suppress(NoSuchThing):
+        id = find_typed(places, id, ("tasks",)).id
+    found = kept.of_task(places, id)
+    if not found:
+        raise NoSuchThing(
+            what="kept work of a task", name=one_line(id, 80), hint=f"; `{_command()}` lists what is kept"
+        )
+    return found
+
+
+def _command() -> str:
+    return f"{home.command()} tasks work"
+
+
+def _days(places: Places) -> float:
+    return float(config.for_looking(places, "chamberlain")[0]["retention"]["workspaces_days"])
+
+
+def _list(places: Places, found: Sequence[Kept]) -> None:
+    if not found:
+        print("none", file=sys.stderr)
+        return
+    days = _days(places)
+    columns = (Column("task"), Column("general", shrinks=True), Column("age"), Column("goes in"), Column("lies in"))
+    rows = [
+        (one.task, one.general, _age(one), _goes_in(one, days), str(one.folder.relative_to(places.home)))
+        for one in found
+    ]
+    screen.show([Section([Table(columns, rows, indent=0)])])
+
+
+def _age(one: Kept) -> str:
+    return duration(max(0.0, time.time() - one.since))
+
+
+def _goes_in(one: Kept, days: float) -> str:
+    return duration(max(0.0, one.since + days * DAY - time.time()))
+
+
+def _section(places: Places, one: Kept, days: float) -> Section:
+    shown = _look(places, one)
+    lines = [screen.line(str(one.folder)), *_rows("commit", shown.commits), *_rows("file", shown.files)]
+    if shown.commits:
+        lines += [screen.line("To take over its commits, in a clone of yours:"), _fetch(one)]
+    lines += [screen.line("To see or take over all of its changes:"), screen.command(f"{_command()} {one.task} --diff")]
+    return Section(lines, one.folder.name, remark=f"of {one.general}, deleted in {_goes_in(one, days)}")
+
+
+def _fetch(one: Kept) -> Line:
+    return screen.command(f"git fetch {one.folder} HEAD")
+
+
+def _rows(what: str, texts: Sequence[str]) -> list[Line]:
+    if not texts:
+        return []
+    rows = [screen.line(text, indent=2 * screen.INDENT) for text in texts[:MOST]]
+    more = [screen.line(f"… {len(texts) - MOST} more", indent=2 * screen.INDENT)] if len(texts) > MOST else []
+    return [screen.line(f"{count(len(texts), what)}:"), *rows, *more]
+
+
+def _look(places: Places, one: Kept) -> Shown:
+    """Return the commits and the changed files of a workspace, all that can be read of it."""
+    commits: list[str] = []
+    files: list[str] = []
+    with _git(places, one) as (git, tips):
+        with suppress(CalledProcessError):
+            if tips:
+                log = git.output("log", "-z", "--format=%h %s", *tips, "--not", "--all")
+                commits += [one_line(row.decode("utf-8", "replace"), 200) for row in log.split(b"\0") if row]
+        _read(git, tips)
+        deleted = set(git.names("ls-files", "-z", "--deleted"))
+        changed = set(git.names("ls-files", "-z", "--modified")) - deleted
+        others = git.names("ls-files", "-z", "--others", "--directory")
+        new = {name for name in others if work.is_work(one.folder / os.fsdecode(name))}
+        marked = [(name, mark) for mark, names in (("M", changed), ("D", deleted), ("?", new)) for name in names]
+        files += [f"{mark} {one_line(name.decode('utf-8', 'replace'), 200)}" for name, mark in sorted(marked)]
+    return Shown(commits, files)
+
+
+def _print_patch(places: Places, one: Kept) -> None:
+    """Print what differs from where the task began; on a terminal without control characters."""
+    with _git(places, one) as (git, tips):
+        base, tip = EMPTY_TREE, _read(git, tips)
+        if tip is not None:
+            rows = git.output("rev-list", "--boundary", tip, "--not", "--all").decode().split()
+            base = next((row[1:] for row in rows if row.startswith("-")), EMPTY_TREE if rows else tip)
+        git.output("add", "--intent-to-add", "--force", "--", ".", *NOT_WORK)
+        patch = git.output("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--binary", base)
+    if sys.stdout.isatty():
+        print(printable(patch.decode("utf-8", "replace")), end="")
+    else:
+        sys.stdout.buffer.write(patch)
+
+
+def _read(git: Comparison, tips: Sequence[str]) -> str | None:
+    """Compare with the checked-out commit from now on, and return it; None, and with nothing, when it is broken."""
+    with suppress(CalledProcessError):
+        for tip in tips[:1]:
+            git.read(tip)
+            return tip
+    return None
+
+
+@contextmanager
+def _git(places: Places, one: Kept) -> Iterator[tuple[Comparison, list[str]]]:
+    """Give git for a workspace, and the commits that it has: the checked-out one first.
+
+    Its repository is the mirror, or an empty one of ours. It only borrows objects, and writes into a folder of ours.
+    """
+    make_folder(places.scratch("cli"))
+    with TemporaryDirectory(dir=places.scratch("cli")) as name:
+        scratch, own = Path(name), one.folder / ".git"
+        make_folder(scratch / "objects")
+        mirror = _mirror(places, one)
+        borrowed = [own / "objects", *([] if mirror is None else [mirror / "objects"])]
+        variables = {
+            "GIT_OBJECT_DIRECTORY": str(scratch / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(map(str, borrowed)),
+        }
+        if mirror is None:
+            mirror = scratch / "git"
+            Comparison(mirror, one.folder, scratch / "index").output("init", "--quiet", "--template=")
+        yield Comparison(mirror, one.folder, scratch / "index", **variables), _tips(own)
+
+
+def _mirror(places: Places, one: Kept) -> Path | None:
+    """Return the mirror that a workspace was cloned from: the one of its general's that it names."""
+    named = ""
+    with suppress(NotADirectoryError):
+        named = text_of(one.folder / ".git" / "objects" / "info" / "alternates", work.LONGEST_REF).strip()
+    mirrors = places.mirrors(one.general).glob("*.git")
+    return next((mirror for mirror in mirrors if str(mirror / "objects") == named), None)
+
+
+def _tips(git: Path) -> list[str]:
+    """Return the commits that a repository's files name: of HEAD, of its branches, of its stash."""
+    checked_out = work.head(git)
+    branches = (Path(folder, name) for folder, _, names in os.walk(git / "refs" / "heads") for name in names)
+    named = [work.commit_in(path) for path in islice((git / "refs" / "stash", *branches), MOST)]
+    return list(dict.fromkeys(commit for commit in (checked_out, *named) if commit))

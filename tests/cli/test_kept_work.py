@@ -1,0 +1,169 @@
+"""What `kingdom tasks work` shows of a workspace, by which nothing that a soldier wrote is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kingdom.cli import home
+from tests.cli.conftest import Terminal
+from tests.fixtures import write
+
+TASK, GENERAL = "task-20260207-001", "gen-pr"
+
+
+def git(where: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+    return subprocess.run(["git", "-C", str(where), *who, *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def kept(terminal: Terminal) -> Path:
+    """A clone with a commit, a change, a deleted file, new files and a cache, of a task that has ended."""
+    places = terminal.places
+    origin, mirror = places.home / "origin", places.mirrors(GENERAL) / "acme+2f+app.git"
+    origin.mkdir()
+    git(origin, "init", "-q")
+    for name in ("README", "old"):
+        (origin / name).write_text(f"{name}\n")
+    (origin / ".gitignore").write_text("*.log\n")
+    git(origin, "add", ".")
+    git(origin, "commit", "-qm", "theirs")
+    mirror.parent.mkdir(parents=True)
+    git(origin, "clone", "-q", "--mirror", str(origin), str(mirror))
+    workspace = places.workspace(GENERAL, TASK)
+    git(origin, "clone", "-q", "--shared", str(mirror), str(workspace))
+    (workspace / "prices").write_text("1\n")
+    git(workspace, "add", ".")
+    git(workspace, "commit", "-qm", "SHOP-9: sort by \x1b[31mprice")
+    (workspace / "README").write_text("changed\n")
+    (workspace / "old").unlink()
+    (workspace / "out.log").write_text("log\n")
+    for folder in ("notes", "__pycache__"):
+        (workspace / folder).mkdir()
+        (workspace / folder / "plan").write_text("plan\n")
+    ended(terminal, [str(workspace)])
+    return workspace
+
+
+def ended(terminal: Terminal, kept: list[str]) -> None:
+    terminal.task("completed", TASK, outcome="success", target_general=GENERAL)
+    summary = f"done\nIts work is kept in workspace/{GENERAL}/{TASK}; `kingdom tasks work {TASK}` shows it."
+    write(terminal.places.result(TASK), {"task_id": TASK, "status": "success", "summary": summary, "kept": kept})
+
+
+def test_commits_and_changes_of_a_task_are_shown(terminal: Terminal, kept: Path) -> None:
+    told = terminal.ok("tasks", "work", TASK)
+    lines = told.splitlines()
+    assert lines[0] == f"{TASK}  of gen-pr, deleted in 30 d"
+    assert f"  {kept}" in lines
+    commit = git(kept, "log", "-1", "--format=%h").strip()
+    assert f"    {commit} SHOP-9: sort by [31mprice" in lines
+    assert "theirs" not in told
+    assert [line.strip() for line in lines if line.startswith("    ") and line[5] == " "] == [
+        "M README",
+        "? notes/",
+        "D old",
+        "? out.log",
+    ]
+    assert f"    git fetch {kept} HEAD" in lines
+
+
+def test_a_patch_brings_all_of_it_into_another_clone(terminal: Terminal, kept: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "patch"
+    patch.write_text(terminal.ok("tasks", "work", TASK, "--diff"))
+    origin = terminal.places.home / "origin"
+    git(origin, "apply", str(patch))
+    files = {path.relative_to(origin).as_posix(): path for path in origin.rglob("*") if path.is_file()}
+    found = {name: path.read_text() for name, path in files.items() if not name.startswith(".git")}
+    assert found == {"README": "changed\n", "prices": "1\n", "out.log": "log\n", "notes/plan": "plan\n"}
+
+
+def test_files_without_a_repository_are_shown(terminal: Terminal) -> None:
+    workspace = terminal.places.workspace(GENERAL, TASK)
+    workspace.mkdir(parents=True)
+    (workspace / "report.md").write_text("all is well\n")
+    ended(terminal, [str(workspace)])
+    assert "    ? report.md" in terminal.ok("tasks", "work", TASK).splitlines()
+    assert "+all is well\n" in terminal.ok("tasks", "work", TASK, "--diff")
+
+
+def test_a_repository_of_the_soldiers_own_is_shown(terminal: Terminal) -> None:
+    workspace = terminal.places.workspace(GENERAL, TASK)
+    workspace.mkdir(parents=True)
+    git(workspace, "init", "-q")
+    (workspace / "report.md").write_text("all is well\n")
+    git(workspace, "add", ".")
+    git(workspace, "commit", "-qm", "first")
+    ended(terminal, [str(workspace)])
+    told = terminal.ok("tasks", "work", TASK)
+    assert told.count(" first\n") == 1
+    assert "+all is well\n" in terminal.ok("tasks", "work", TASK, "--diff")
+
+
+def test_nothing_that_a_soldier_wrote_is_run(terminal: Terminal, kept: Path) -> None:
+    sprung, trap = terminal.places.home / "sprung", terminal.places.home / "trap"
+    trap.write_text(f"#!/bin/sh\necho $0 $* >>{sprung}\n")
+    trap.chmod(0o755)
+    for name in ("core.fsmonitor", "core.pager", "diff.external", "diff.x.textconv", "filter.x.clean", "gpg.program"):
+        git(kept, "config", name, str(trap))
+    (kept / ".gitattributes").write_text("* filter=x diff=x\n")
+    for words in ((), ("--diff",), ("--json",)):
+        terminal.ok("tasks", "work", TASK, *words)
+    assert not sprung.exists()
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "no HEAD": lambda here: (here / ".git" / "HEAD").unlink(),
+    "a HEAD that nobody has": lambda here: (here / ".git" / "HEAD").write_text(f"{'1' * 40}\n"),
+    "a file in place of its repository": lambda here: ((here / ".git").rename(here / "x"), (here / ".git").touch()),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_of_a_broken_repository_the_files_are_shown(terminal: Terminal, kept: Path, how: str) -> None:
+    BROKEN[how](kept)
+    told = terminal.ok("tasks", "work", TASK).splitlines()
+    assert ("    M README" if how == "no HEAD" else "    ? README") in told
+    assert "\n+changed\n" in terminal.ok("tasks", "work", TASK, "--diff")
+
+
+def test_what_is_kept_is_listed_with_the_days_that_are_left(terminal: Terminal, kept: Path) -> None:
+    earlier = kept.with_name(f"{TASK}.earlier-1")
+    earlier.mkdir()
+    ended(terminal, [str(kept), str(earlier)])
+    old = os.stat(kept).st_mtime - 86400 * 10
+    os.utime(earlier, (old, old))
+    rows = [line.split() for line in terminal.ok("tasks", "work").splitlines()[1:]]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        (TASK, GENERAL, f"workspace/{GENERAL}/{TASK}"),
+        (TASK, GENERAL, f"workspace/{GENERAL}/{TASK}.earlier-1"),
+    ]
+    assert rows[1][2:6] == ["10", "d", "20", "d"]
+    about = [json.loads(line) for line in terminal.ok("tasks", "work", "--json").splitlines()]
+    assert [row["folder"] for row in about] == [str(kept), str(earlier)]
+
+
+def test_what_a_running_task_or_an_empty_one_has_is_not_kept_work(terminal: Terminal) -> None:
+    for name in (TASK, "task-20260207-002"):
+        terminal.places.workspace(GENERAL, name).mkdir(parents=True)
+    terminal.task("in_progress", TASK, target_general=GENERAL)
+    terminal.task("completed", "task-20260207-002", target_general=GENERAL)
+    write(terminal.places.result("task-20260207-002"), {"task_id": TASK, "status": "failed", "kept": []})
+    assert terminal("tasks", "work").err == "none\n"
+    assert "no kept work of a task" in terminal("tasks", "work", TASK).err
+
+
+def test_show_and_why_name_it(terminal: Terminal, kept: Path) -> None:
+    where = f"work is kept in {kept}; `{home.command()} tasks work {TASK}` shows it"
+    assert f"Its {where}" in terminal.ok("tasks", "show", TASK).splitlines()
+    told = terminal.ok("why", TASK)
+    assert f"its {where}" in told
+    assert "summary: done\n" in told, "it is not said twice"
+    kept.rename(kept.with_name("gone"))
+    assert f"its work was kept in {kept}, which has been deleted" in terminal.ok("why", TASK)
