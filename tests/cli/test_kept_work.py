@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_nothing_that_a_soldier_wrote_is_run(terminal: Terminal, kept: Path) -> 
 BROKEN: dict[str, Callable[[Path], object]] = {
     "no HEAD": lambda here: (here / ".git" / "HEAD").unlink(),
     "a HEAD that nobody has": lambda here: (here / ".git" / "HEAD").write_text(f"{'1' * 40}\n"),
-    "a file in place of its repository": lambda here: ((here / ".git").rename(here / "x"), (here / ".git").touch()),
+    "a file in place of its repository": lambda here: (shutil.rmtree(here / ".git"), (here / ".git").touch()),
 }
 
 

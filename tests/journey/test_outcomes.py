@@ -61,13 +61,21 @@ def test_a_question_waits_for_a_person_and_their_answer_goes_on_with_the_work(ki
     kingdom.ok("generals", "install", str(kingdom.general("gen-asks", ASKS, keywords=["paint"])))
     asked = kingdom.ok("say", "paint the wall").splitlines()
     assert asked[1] == "[question] Which colour?"
-    assert asked[2].startswith("Answer with: ")
-    task = asked[2].split(" --answer ")[1].split()[0]
+    task = asked_by(asked)
+    where = f"workspace/gen-asks/{task}"
     assert "waits for your answer" in kingdom.ok("why", task)
     answered = kingdom.ok("say", "--answer", task, "blue").splitlines()
-    assert answered == ["answer received, resuming", "[complete] resume of console.message — painted blue"]
+    assert answered[:2] == ["answer received, resuming", "[complete] resume of console.message — painted blue"]
+    resumed = answered[2].removeprefix(f"Its work is kept in {where}; `kingdom tasks work ").removesuffix("` shows it.")
+    assert str(kingdom.home / where) in kingdom.ok("tasks", "work", resumed)
     messages = [message for message in kingdom.all("messages", "sent") if message["task_id"] == task]
     assert len({message["posted"]["thread"] for message in messages if message["type"] != "thread_start"}) == 1
+
+
+def asked_by(told: list[str]) -> str:
+    """Return the task whose question was told."""
+    assert told[-1].startswith("Answer with: ")
+    return told[-1].split(" --answer ")[1].split()[0]
 
 
 ASKS_TWICE = """
@@ -81,12 +89,12 @@ mv result "$KINGDOM_RESULT_PATH"
 
 def test_a_question_after_a_question_keeps_thread_and_workspace_and_takes_one_answer(kingdom: Kingdom) -> None:
     kingdom.ok("generals", "install", str(kingdom.general("gen-unsure", ASKS_TWICE, keywords=["dither"])))
-    first = kingdom.ok("say", "dither").splitlines()[2].split(" --answer ")[1].split()[0]
-    second = kingdom.ok("say", "--answer", first, "this").splitlines()[2].split(" --answer ")[1].split()[0]
+    first = asked_by(kingdom.ok("say", "dither").splitlines())
+    second = asked_by(kingdom.ok("say", "--answer", first, "this").splitlines())
     assert second != first
     code, said = kingdom.refused("say", "--answer", first, "that")
     assert (code, f"the question of {first} is already answered" in said) == (78, True)
-    assert kingdom.ok("say", "--answer", second, "that").splitlines()[-1].endswith("— done at last")
+    assert "— done at last" in kingdom.ok("say", "--answer", second, "that")
     assert json.loads(kingdom.ok("report", "--json"))["questions"] == []
     assert len(set((kingdom.home / "grounds").read_text().split())) == 1
     heads = [text.partition(" ")[0] for text in kingdom.messages(first)]

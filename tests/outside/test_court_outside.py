@@ -315,7 +315,8 @@ def test_tests_that_are_written_for_a_repository_are_kept_and_people_are_told_wh
     assert "An empty cart costs nothing" in made
     assert "test_sum.py | " in made
     assert "sum.py |" not in made.replace("test_sum.py", "")
-    assert f"Its commits lie in {folder}." in court.told(name, "[complete]")
+    where = f"Its work is kept in {folder.relative_to(kingdom.home)}; `kingdom tasks work {name}` shows it."
+    assert where in court.told(name, "[complete]")
     result = json.loads(kingdom.places.result(name).read_text())
     assert result["metrics"]["files_touched"] == 1
     record_property("figure", f"{engine}: gen-test: {made.split(chr(10))[0]!r} in {folder.relative_to(kingdom.home)}")

@@ -46,8 +46,10 @@ def kept(places: Places) -> Iterator[Kept]:
 
 
 def of_task(places: Places, task: str) -> list[Kept]:
-    """Return what is kept of one task, the last try first."""
-    return sorted((one for one in kept(places) if one.task == task), key=lambda one: one.folder.name)
+    """Return what is kept of one task, the last try first; also where it went on in the workspace of another one."""
+    named = _named(places, task)
+    found = [one._replace(task=task) for one in kept(places) if one.task == task or str(one.folder) in named]
+    return sorted(found, key=lambda one: one.folder.name)
 
 
 def _is_unfinished(places: Places, task: str) -> bool:
@@ -56,7 +58,16 @@ def _is_unfinished(places: Places, task: str) -> bool:
 
 def _is_empty(places: Places, task: str, name: str) -> bool:
     """Return whether the task's result says that nothing was left in its own workspace."""
+    try:
+        has_result = "kept" in read_json_or(places.result(task), {})
+    except BadName:
+        return True
+    return has_result and not any(path.endswith(f"/{name}") for path in _named(places, task))
+
+
+def _named(places: Places, task: str) -> list[str]:
+    """Return the folders that the result of a task names."""
     with suppress(BadName):
         said = read_json_or(places.result(task), {}).get("kept")
-        return isinstance(said, list) and not any(str(path).endswith(f"/{name}") for path in said)
-    return True
+        return list(map(str, said)) if isinstance(said, list) else []
+    return []
