@@ -12,6 +12,7 @@ from kingdom.base.disk.atomic import is_there, names_in
 from kingdom.base.disk.codec import read_json_or
 from kingdom.base.errors import BadName
 from kingdom.base.home.places import Places, is_hidden
+from kingdom.base.records import notes
 
 EARLIER = ".earlier-"
 """Between a task and a number, in the name of the folder with the work of one of its earlier tries."""
@@ -57,12 +58,13 @@ def _is_unfinished(places: Places, task: str) -> bool:
 
 
 def _is_empty(places: Places, task: str, name: str) -> bool:
-    """Return whether the task's result says that nothing was left in its own workspace."""
+    """Return whether a workspace is kept though its task left nothing in it: it failed, or its question is open."""
     try:
-        has_result = "kept" in read_json_or(places.result(task), {})
+        result = read_json_or(places.result(task), {})
     except BadName:
         return True
-    return has_result and not any(path.endswith(f"/{name}") for path in _named(places, task))
+    stays = result.get("status") == "failed" or notes.asks(places, task)
+    return stays and "kept" in result and not any(path.endswith(f"/{name}") for path in _named(places, task))
 
 
 def _named(places: Places, task: str) -> list[str]:
