@@ -433,12 +433,18 @@ def sleeping_tests(root: Path) -> Iterator[str]:
 
 
 def open_databases(root: Path) -> Iterator[str]:
-    """`with` commits a connection of sqlite3 and leaves it open: with closing(sqlite3.connect(…)) as db, db."""
-    for folder in ("kingdom", "tests", "bench"):
+    """A function that opens a database closes it, also after an error: with closing(sqlite3.connect(…)) as db, db."""
+    for folder in ("kingdom", "tests"):
         for path in sorted((root / folder).rglob("*.py")):
-            for number, line in enumerate(path.read_text().splitlines(), 1):
-                if re.search(r"\bwith sqlite3\.connect\(", line):
-                    yield f"{path.relative_to(root)}:{number} leaves a database open"
+            if "sqlite3.connect" not in (text := path.read_text()):
+                continue
+            source = Source(path, path.relative_to(root).as_posix(), ast.parse(text))
+            for node in ast.walk(source.tree):
+                if not isinstance(node, ast.FunctionDef):
+                    continue
+                words = ast.unparse(node)
+                if "sqlite3.connect" in words and "closing(" not in words and ".close" not in words:
+                    yield f"{source.at(node)} leaves a database open"
 
 
 def spelt_folders(root: Path) -> Iterator[str]:
@@ -601,7 +607,8 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (false_queue, "queue/__init__.py:1", ""),
     (sleeping_tests, "tests/test_a.py:2", "import time\ntime.sleep(1)"),
     (sleeping_tests, "tests/court/king/test_a.py:1", "from time import monotonic, sleep"),
-    (open_databases, "tests/test_a.py:2", f"import sqlite3\nwith {HALVES['connect']}('x') as db: pass"),
+    (open_databases, "tests/test_a.py:2", f"import sqlite3\ndef f():\n    with {HALVES['connect']}('x') as db: pass"),
+    (open_databases, "kingdom/a.py:2", f"import sqlite3\ndef f():\n    return {HALVES['connect']}('x')"),
     (spelt_folders, f"{QUEUES}:1", "def f(home, kind): return home / 'queue' / kind"),
     (spelt_folders, f"{QUEUES}:1", "def f(home): return home / 'state/king/x'"),
     (spelt_folders, f"{QUEUES}:1", "def f(home, x): return home / f'results/{x}'"),

@@ -76,7 +76,9 @@ class Context:
         except FileNotFoundError:
             return
         make_folder(self.folder)
-        with closing(self._open()) as self.memory:
+        with closing(sqlite3.connect(self.folder / "memory.db", timeout=30)) as self.memory:
+            self.memory.executescript(SCHEMA)
+            self.memory.execute("pragma synchronous = full")
             key = message.id or message.path.name
             if self.memory.execute("select 1 from seen where id = ?", (key,)).fetchone():
                 print(f"{message.type} {key} is answered already")
@@ -113,12 +115,6 @@ class Context:
         """Remember something of this thread."""
         rows = [(self._message.thread, name, json.dumps(value)) for name, value in facts.items()]
         self.memory.executemany("insert or replace into facts values (?, ?, ?)", rows)
-
-    def _open(self) -> sqlite3.Connection:
-        memory = sqlite3.connect(self.folder / "memory.db", timeout=30)
-        memory.executescript(SCHEMA)
-        memory.execute("pragma synchronous = full")
-        return memory
 
 
 def _read(path: Path) -> Message:
