@@ -547,7 +547,10 @@ def _health(gateway: str, address: str) -> Finding:
         with build_opener(ProxyHandler({})).open(f"{address}/health", timeout=HEALTH_SECONDS):
             return Finding("ok", "hall", f"{gateway} serves {address}")
     except HTTPError as refused:
-        failed = ", ".join(json.loads(refused.read()).get("error", {})) if refused.code == 503 else str(refused.code)
+        with refused:
+            failed = (
+                ", ".join(json.loads(refused.read()).get("error", {})) if refused.code == 503 else str(refused.code)
+            )
         return Finding("bad", "hall", f"{gateway} at {address} says that something is away: {failed}")
     except (OSError, ValueError) as error:
         step = f"`{home.command()} restart {gateway}` starts it again"

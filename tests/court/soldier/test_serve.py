@@ -410,7 +410,8 @@ def test_each_of_two_holds_its_own_lock_alone(
     fifo(places.home).write_text("\n")
     assert first.recv(64) == warm.DONE
     assert not is_locked(locks[0])
-    ours.close()
+    for opened in (first, second, ours):
+        opened.close()
 
 
 @pytest.mark.parametrize("open_before", [(), (3, 9)])
@@ -437,6 +438,7 @@ def test_who_has_used_its_share_of_the_processor_is_replaced(
     hand(serving, places, order, "first")
     wait_until(lambda: stat_fields(pid) is None, SOON, "it ends")
     assert serving.recv(64) == b""
+    serving.close()
     ours.close()
 
 
