@@ -114,6 +114,16 @@ faults-quick: ## the quick fault checks
 	@bin/setup dev
 	@if [ -d tests/faults ]; then exec $(PY) -m pytest tests/faults; else echo 'no fault checks yet: nothing to test'; fi
 
+.PHONY: faults-slow quiet-hour
+faults-slow: export KINGDOM_TIMERS = 1
+faults-slow: ## every timer waited for at its shipped value, all kinds of connections held; 55 minutes [MINUTES=50, a quiet hour]
+	@bin/setup web
+	@exec $(PY) -m pytest -q -n 10 --dist worksteal -o faulthandler_timeout=0 tests/faults/timers
+
+quiet-hour: ## people in browsers and with stock clients in a room of the hall: drops, flaps, losses [MINUTES=60]
+	@bin/setup web
+	@exec $(PY) -m tests.faults.timers.quiet_hour
+
 bench: ## every figure: bench/results.json and docs/benchmarks.md
 	@bin/setup dev
 	@if [ -d bench ]; then exec $(PY) -m bench; else echo 'no bench yet: nothing to measure'; fi

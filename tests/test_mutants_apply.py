@@ -35,6 +35,7 @@ LISTS = (
     "test_log_rotation",
     "test_slack",
     "test_sentinel_mutants",
+    "timers.test_timer_mutants",
     "watch.test_watch_mutants",
     "web.test_page_mutants",
 )

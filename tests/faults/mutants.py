@@ -7,7 +7,7 @@ find something wrong. A row of MUTANTS is one mutant; `checks` in test_mutants.p
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,12 @@ def is_caught(mutant: Mutant, check: Check) -> bool:
     return bool(found)
 
 
-def failing(tree: Path, test: str) -> list[str]:
+def failing(tree: Path, test: str, env: Mapping[str, str] | None = None) -> list[str]:
     """Return what a test of the checkout says when it fails with the program of a tree."""
     shutil.copytree(trees.CHECKOUT / "tests", tree / "tests", ignore=shutil.ignore_patterns("*.pyc"))
     shutil.copy(trees.CHECKOUT / "pyproject.toml", tree)
     home = trees.new_folder()
-    done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", test], timeout=600)
+    done = trees.run(tree, home, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", test], timeout=900, env=env)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout.splitlines()[-3:] if done.returncode else []
 

@@ -259,7 +259,7 @@ class Application:
             self._ended_at = int(self._services.clock())
             seconds = self._sockets.ended_after
             self._services.log.error(
-                f"{count(new, 'socket')} ended for no known reason, the last one after {seconds:.1f} s"
+                f"ended {count(new, 'socket')} for no known reason, the last one after {seconds:.1f} s"
             )
 
     async def _watch_stores(self) -> None:

@@ -289,8 +289,9 @@ class Sockets:
                 pipes.pop(sid, None)
 
     async def _drop(self, pipe: AsyncSocket, reason: str) -> None:
+        frames = self._web_sockets.get(pipe.sid)
         await pipe.close(wait=False, abort=True, reason=reason)
-        if (frames := self._web_sockets.get(pipe.sid)) is not None:
+        if frames is not None:
             frames.cut()
 
     async def end_sessions(self) -> None:
