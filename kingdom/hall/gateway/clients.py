@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -43,9 +44,11 @@ class Outgoing:
 class Client:
     """One socket."""
 
-    __slots__ = ("caller", "frames", "is_marked", "pipe", "rooms", "sid")
+    __slots__ = ("caller", "frames", "is_marked", "pipe", "rooms", "sid", "since")
 
     def __init__(self, pipe: AsyncSocket) -> None:
+        #: By the monotonic clock.
+        self.since = time.monotonic()
         self.pipe = pipe
         self.sid: str = ""
         self.caller: Caller | None = None

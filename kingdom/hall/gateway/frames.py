@@ -78,7 +78,7 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     #: Whether nothing of this client is under way, which must not be overtaken.
     is_idle = False
     #: Called when the connection has ended though neither side had meant it to.
-    ended_unexpectedly: Callable[[float], None] | None = None
+    ended_unexpectedly: Callable[[], None] | None = None
     _is_cut = _has_left = False
     _part = b""
     #: What is left of a frame that another thread has begun to send.
@@ -87,7 +87,6 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         #: Held while a frame is sent, and while the socket is given up: its number may be another's afterwards.
         self._sending = threading.Lock()
-        self._since = self.loop.time()
         self._socket: int = transport.get_extra_info("socket").fileno()
         super().connection_made(transport)
 
@@ -98,7 +97,7 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         with self._sending:
             super().connection_lost(exc)
         if self.ended_unexpectedly is not None and not self._was_meant_to_end(exc):
-            self.ended_unexpectedly(self.loop.time() - self._since)
+            self.ended_unexpectedly()
 
     def _was_meant_to_end(self, error: Exception | None) -> bool:
         """Return whether the client left, the network failed, or a close frame or `cut` ended it."""

@@ -260,11 +260,11 @@ class Sockets:
         """Forget the web socket of a pipe that has ended."""
         self._web_sockets.pop(pipe, None)
 
-    def _note_unexpected_end(self, pipe: str, seconds: float) -> None:
-        """Count the end of a web socket, if it had a user."""
-        if pipe in self._clients.by_pipe:
+    def _note_unexpected_end(self, pipe: str) -> None:
+        """Count the end of a connection, if it had a user."""
+        if (client := self._clients.by_pipe.get(pipe)) is not None:
             self.unexpected_ends += 1
-            self.ended_after = seconds
+            self.ended_after = time.monotonic() - client.since
 
     def cut(self, client: Client) -> None:
         """End the connection of a client: it comes back and resumes, or it does not read anyway."""
@@ -345,6 +345,8 @@ class Sockets:
         pipe_sid = self.server.manager.eio_sid_from_sid(sid, "/")
         client = self._clients.by_pipe.get(pipe_sid)
         if client is not None and client.sid == sid:
+            if reason == self.server.reason.TRANSPORT_ERROR:  # of polling: a poll that was left without a ping
+                self._note_unexpected_end(pipe_sid)
             self._rooms.gone(client)
 
     def _hang_up_later(self, pipe: AsyncSocket) -> None:

@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from kingdom.base.runtime.role import GRACE_SECONDS
 from kingdom.demo.standins.slack import Slack
 from tests.court.envoy.slacks import SECRETS
-from tests.faults import homes
+from tests.faults import homes, trees
 from tests.faults.oracle import Figure
 from tests.faults.timers.long import LONG
 from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, WORKING_GENERAL, Kingdom, Load, kingdom
@@ -93,6 +96,24 @@ def test_a_kingdom_at_work_loses_no_role_and_no_connection(launcher: str, figure
         f"row 35 at work under {launcher} for {SECONDS:g} s: {load.put} events, {said} messages in Slack,"
         f" 0 of {len(lives)} roles replaced, 0 connections lost"
     )
+
+
+def test_a_hung_role_that_nobody_watches_is_ended_by_the_kernel(figure: Figure) -> None:
+    with kingdom(LAUNCHERS[-1], config=CONFIG) as court:
+        command = [court.env["KINGDOM_PYTHON"], "-m", "kingdom.king"]
+        environment = trees.environment(court.tree, court.home)
+        with subprocess.Popen(command, cwd=court.home, env=environment) as king:
+            try:
+                court.wait_for_beats("king", seconds=SOON)
+                began = time.monotonic()
+                court.cause_fault("king", "read")
+                code = king.wait(THRESHOLD + GRACE_SECONDS + SOON)
+            finally:
+                king.kill()
+        took = time.monotonic() - began
+    assert code == -signal.SIGALRM
+    assert took > THRESHOLD + GRACE_SECONDS - THRESHOLD / 4 - 1, "a turn may last so long"
+    figure(f"row 35 a hung role that nobody watches: ended by the kernel after {took:.0f} s")
 
 
 def _serve_one(load: Load) -> None:

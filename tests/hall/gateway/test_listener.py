@@ -19,8 +19,11 @@ class Echo:
     """An application that answers what it is sent, and ends the web socket on `error` and `cut`."""
 
     def __init__(self) -> None:
-        self.unexpected: list[float] = []
+        self.unexpected = 0
         self.ended = asyncio.Event()
+
+    def note_end(self) -> None:
+        self.unexpected += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -28,7 +31,7 @@ class Echo:
             await send({"type": "http.response.body", "body": b"ok"})
             return
         frames: FrameProtocol = scope["state"][FRAMES]
-        frames.ended_unexpectedly = self.unexpected.append
+        frames.ended_unexpectedly = self.note_end
         await receive()
         await send({"type": "websocket.accept"})
         try:
@@ -87,7 +90,7 @@ async def test_only_an_end_that_neither_side_meant_is_unexpected(word: str, coun
             await socket.send(word)
             await asyncio.wait_for(socket.wait_closed(), SOON)
         await asyncio.wait_for(echo.ended.wait(), SOON)
-    assert len(echo.unexpected) == count
+    assert echo.unexpected == count
 
 
 async def test_a_gateway_that_stops_ends_its_web_sockets_on_purpose() -> None:

@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import socketio
 
 from tests.fixtures import founded
 from tests.hall.gateway.halls import CHECKOUT, SECONDS, Hall
@@ -17,25 +19,34 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWar
 DEFECT = """
 import gc, signal
 
-def end_web_sockets(*_):
+async def fail(pipe):
+    from engineio.exceptions import QueueEmpty
+    raise QueueEmpty
+
+def end_connections(*_):
+    from engineio.async_socket import AsyncSocket
+    AsyncSocket.poll = fail
     for thing in gc.get_objects():
         if type(thing).__name__ == "FrameProtocol" and not thing.disconnected:
             thing.loop.call_soon_threadsafe(thing.transport.close)
 
-signal.signal(signal.SIGUSR2, end_web_sockets)
+signal.signal(signal.SIGUSR2, end_connections)
 """
-"""Loaded by the gateway at its start: a timer gone wrong, by a signal."""
+"""Loaded by the gateway at its start: with the signal, web sockets are closed and the next polls fail."""
 
 
-async def test_an_end_for_no_known_reason_is_told_everywhere(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["websocket", "polling"])
+async def test_an_end_for_no_known_reason_is_told_everywhere(transport: str, home: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(DEFECT)
     hall = Hall(home, env={"PYTHONPATH": str(tmp_path)})
     founded(home, system={"roles": {"gateway": True, "worker": True}})
     try:
         hall.start("gateway")
         anna = hall.person()
-        async with anna.socket(anna.room()) as hers:
+        async with anna.socket(anna.room(), transports=[transport]) as hers:
             os.kill(hall.pid("gateway"), signal.SIGUSR2)
+            with suppress(socketio.exceptions.SocketIOError):
+                await hers.call("heartbeat")  # its answer ends the poll that is under way
             await hers.wait("disconnect")
         wait_until(
             lambda: "ended 1 socket for no known reason, the last one after" in hall.log(), SECONDS, "it is logged"
