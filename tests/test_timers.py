@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.timers import table
-from tests.faults.timers.finder import CHECKOUT, timers
+from tests.faults.timers.finder import CHECKOUT, modules, timers
 
 HERE = "tests/faults/timers/timers.txt"
 #: What waits for others for ever unless it is told for how long.
@@ -45,7 +45,7 @@ def test_the_default_times_of_libraries_are_those_that_were_looked_at(library: t
 
 def test_nothing_waits_for_others_without_a_limit() -> None:
     found = []
-    for path in sorted((CHECKOUT / "kingdom").rglob("*.py")):
+    for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and re.split(r"\W", ast.unparse(node.func))[-1] in WAITS_FOR_EVER:
                 given = {argument.arg for argument in node.keywords}

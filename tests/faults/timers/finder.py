@@ -45,10 +45,14 @@ def is_a_time(name: str) -> bool:
     return bool(_IS_A_TIME.search(plain)) and not _NO_TIMES.search(name)
 
 
+def modules(root: Path = CHECKOUT) -> list[Path]:
+    """Return the modules of the program, without the stand-ins for outside services."""
+    return [path for path in sorted((root / "kingdom").rglob("*.py")) if "demo" not in path.parts]
+
+
 def timers(root: Path = CHECKOUT) -> list[Timer]:
-    """Return all default times of a checkout; those of the stand-ins for outside services are not ours."""
-    modules = [path for path in sorted((root / "kingdom").rglob("*.py")) if "demo" not in path.parts]
-    found = [timer for path in modules for timer in _of_module(path, root)]
+    """Return all default times of a checkout."""
+    found = [timer for path in modules(root) for timer in _of_module(path, root)]
     found += [timer for path in sorted((root / "schemas").rglob("*.json")) for timer in _of_schema(path, root)]
     pages = (root / "kingdom/hall/gateway/pages").rglob("*.js")
     found += [timer for path in sorted(pages) if "vendor" not in path.parts for timer in _by(_OF_PAGES, path, root)]

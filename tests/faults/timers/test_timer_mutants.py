@@ -78,7 +78,7 @@ MUTANTS = [
     Mutant(
         "they are not counted",
         f"{SOCKETS}:Sockets._note_unexpected_end",
-        replace("A in self._clients.by_pipe", "False"),
+        replace("self._clients.by_pipe.get(pipe)", "None"),
         ENDS,
     ),
     Mutant(
