@@ -7,5 +7,6 @@ from kingdom.base.runtime import role
 from kingdom.court.chamberlain.job import ChamberlainJob
 
 if __name__ == "__main__":
-    spec = role.RoleSpec("chamberlain", "chamberlain", once=role.wants_once(sys.argv), survives_hup=True)
+    once = role.wants_once(sys.argv)
+    spec = role.RoleSpec("chamberlain", "chamberlain", once=once, survives_hup=True, keeps_config=True)
     sys.exit(role.run(spec, ChamberlainJob))

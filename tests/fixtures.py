@@ -113,6 +113,19 @@ def install(home: Path, name: str, /, **fields: Any) -> None:
     os.replace(draft, path)
 
 
+def beats(home: Path, *generals: str) -> None:
+    """Let generals have run until now: their tasks leave room to others only while they run."""
+    for general in generals:
+        make_folder(Places(home).own(general))
+        Places(home).heartbeat(general).touch()
+
+
+def uninstall(home: Path, name: str) -> None:
+    """Remove a general's manifest as the command line does."""
+    Places(home).wanted(name).write_text("uninstalled\n")
+    Places(home).manifest(name).unlink()
+
+
 def put(home: Path, kind: str, state: str, **thing: Any) -> Path:
     """Write a file as another program would."""
     path = Places(home).folder(kind, state) / f"{thing['id']}.json"

@@ -104,10 +104,10 @@ def take_over(places: Places, name: str) -> str | None:
 
 
 def remove_role(places: Places, name: str) -> None:
-    """Stop a role that has been uninstalled, and forget how it was switched and how it ran."""
+    """Stop a role that has been uninstalled, and forget how it ran."""
     for steward in all_running(places):
         steward.stop(name)
-    allow(places, name)
+    places.starts(name).unlink(missing_ok=True)
 
 
 def allow(places: Places, name: str) -> None:

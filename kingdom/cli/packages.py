@@ -102,14 +102,18 @@ def install(places: Places, disk: Disk, package: Path) -> Manifest:
     manifest = check(package)
     _copy_package(package, places.package(manifest.name))
     make_folder(places.manifests)
+    if manifests.is_uninstalled(places, manifest.name):
+        disk.remove(places.wanted(manifest.name))
     disk.rewrite(places.manifest(manifest.name), (package / MANIFEST).read_bytes())
     return manifest
 
 
 def uninstall(places: Places, disk: Disk, name: str) -> None:
-    """Delete the manifest from config/generals/; the package stays."""
-    if name not in places.installed_generals():
+    """Delete the manifest from config/generals/, also one that was lost; the package stays."""
+    if name not in (*places.installed_generals(), *manifests.lost(places)):
         raise NoSuchThing(what="installed general", name=name, hint=f"; `{home.command()} generals` lists them")
+    make_folder(places.wanted_folder)
+    disk.rewrite(places.wanted(name), f"{manifests.UNINSTALLED}\n".encode())
     disk.remove(places.manifest(name))
 
 

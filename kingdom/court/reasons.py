@@ -161,9 +161,10 @@ class Reasons:
         free = Said("free", "the king has not come to it yet; nothing holds it")
         if event.is_answer or event.task_id is not None:
             return free
-        table = routing.table(manifests.installed(self._places)[0])
+        known = manifests.in_force(self._places)
+        table = routing.table(known.manifests)
         if (route := table.route(event)) is None:
-            return free
+            return _until_mended(known) or free
         work = Work(event.priority, event.is_chat, table.needs_model(route))
         held = gate_now(self._places).holds_because(work) or self._is_full(route.general, table.limits)
         if held is None:
@@ -255,6 +256,15 @@ def _talks_in_the_hall(places: Places) -> bool:
     roles, envoy = (config.for_looking(places, name)[0] for name in ("system", "envoy"))
     is_on = roles["roles"]["gateway"] and roles["roles"]["worker"]
     return bool(is_on) and (envoy.get("channel") or ("slack" if "slack" in envoy else "hall")) == "hall"
+
+
+def _until_mended(known: manifests.InForce) -> Said | None:
+    """Say that a manifest which cannot be read keeps what nobody else takes; None when there is none."""
+    if not known.unknown:
+        return None
+    error = one_line(known.broken[min(known.unknown)], LONGEST)
+    said = f"no general that is known takes it, and a manifest cannot be read: {error}; it goes on when that is mended"
+    return Said("unknown_general", said, why=error)
 
 
 def gate_now(places: Places) -> Gate:

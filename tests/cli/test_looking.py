@@ -25,7 +25,7 @@ from kingdom.cli.main import main
 from kingdom.court.reasons import Reasons
 from kingdom.hall.gateway.panel import panel
 from tests.cli.conftest import Held, Terminal
-from tests.fixtures import install, write
+from tests.fixtures import beats, install, write
 from tests.waiting import SOON, wait_until
 
 
@@ -159,6 +159,7 @@ def test_why_names_the_gate_that_holds_an_event(terminal: Terminal, king_runs: N
 def test_why_names_the_tasks_that_hold_an_event(terminal: Terminal, king_runs: None) -> None:
     hold(terminal, "green")
     install(terminal.places.home, "gen-model", subscribes=["a.*"])
+    beats(terminal.places.home, "gen-briefing")
     for number in range(3):
         terminal.task("in_progress", f"task-{number}")
     terminal.task("in_progress", "task-rests", not_before=stamp(time.time() + 600), waits_because="an attempt failed")
@@ -285,6 +286,7 @@ def test_why_a_task_waits_for_another_of_its_general(terminal: Terminal) -> None
 def test_why_an_event_waits_for_the_tasks_of_its_general(terminal: Terminal) -> None:
     manifest = terminal.places.manifest("gen-briefing")
     manifest.write_text(manifest.read_text() + "\nmax_soldiers: 1\nsubscribes: [slow.work]\n")
+    beats(terminal.places.home, "gen-briefing")
     terminal.task("pending", "task-1")
     terminal.event("pending", "evt-2", type="slow.work")
     with closing(Held(terminal.places, "king")):

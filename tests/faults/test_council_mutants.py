@@ -101,7 +101,7 @@ MUTANTS = [
     Mutant(
         "a file is judged while somebody writes it",
         "kingdom.council.monitor.writers:Writers.are_done",
-        replace("_nobody_writes(A)", "True"),
+        replace("is_open_for_writing(A)", "False"),
         FAILING + "a_file_that_somebody_is_writing_is_judged_when_it_is_closed",
     ),
     Mutant(

@@ -42,9 +42,12 @@ Config = Mapping[str, Any]
 Lines = dict[tuple[str | int, ...], int]
 
 
-def load(places: Places, name: str) -> Config:
-    """Return `config/<name>.yaml` with its defaults; a file that is missing or empty means the defaults alone."""
-    path = places.config / f"{name}.yaml"
+def load(places: Places, name: str, folder: Path | None = None) -> Config:
+    """Return `config/<name>.yaml`, or that of another folder, with its defaults.
+
+    A file that is missing or empty means the defaults alone.
+    """
+    path = (folder or places.config) / f"{name}.yaml"
     try:
         value, lines = read_yaml(path)
     except FileNotFoundError:
@@ -61,7 +64,9 @@ def remarks(places: Places, *names: str) -> list[str]:
     from kingdom.base.home import dotenv
 
     found = [_ignored_keys(places.config / f"{name}.yaml", name) for name in names]
-    _, odd = dotenv.lines(places)
+    odd: list[int] = []
+    with suppress(BadFile):  # it was good when it was taken over
+        _, odd = dotenv.lines(places)
     if odd:
         found.append(f"{places.env_file}: ignored lines that do not read NAME=value: {', '.join(map(str, odd))}")
     return [remark for remark in found if remark]
@@ -150,13 +155,17 @@ def error_at(path: Path, lines: Lines, value: Any, where: tuple[str | int, ...],
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:
     """Return the value of a YAML file and the line of every key in it."""
+    return from_yaml(read_text(path), path)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a configuration file."""
     try:
-        text = read_bytes(path).decode("utf-8")
+        return read_bytes(path).decode("utf-8")
     except BadFile as error:
         raise BadConfig(path=path, line="", key="the file", why=str(error.facts["why"])) from None
     except UnicodeDecodeError as error:
         raise BadConfig(path=path, line="", key="the file", why=f"not UTF-8 at byte {error.start}") from None
-    return from_yaml(text, path)
 
 
 def from_yaml(text: str, path: Path) -> tuple[Any, Lines]:

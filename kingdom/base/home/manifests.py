@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kingdom.base.disk.atomic import Disk
-from kingdom.base.disk.codec import read_json_or, to_json
+from kingdom.base.disk.codec import read_json_or, text_of, to_json
 from kingdom.base.errors import BadConfig, BadName, NoSuchThing
 from kingdom.base.home import config
-from kingdom.base.home.places import Places
+from kingdom.base.home.places import Places, check_name
 
 FOREIGN_KEYS = ("mode", "harness", "retry")
 """Keys of other kingdoms' manifests."""
@@ -20,6 +21,9 @@ COUNCIL = "council"
 """The engine of a general whose tasks agents of the council work on. Its work needs no soldier."""
 EMPTY_IS_NONE = ("repo", "default_repo", "engine", "timezone")
 """Keys whose empty text means that nothing is named."""
+NAME = re.compile(r"gen-[a-z][a-z0-9-]*")
+UNINSTALLED = "uninstalled"
+"""What `kingdom generals uninstall` notes of a general, whose accepted manifest is then forgotten."""
 Fingerprints = dict[str, list[int]]
 FIRST_LINE_BYTES = 256
 """The kernel reads so much of it."""
@@ -80,9 +84,26 @@ class Manifest:
     warnings: tuple[str, ...] = ()
 
 
+class InForce(NamedTuple):
+    """By which manifests work is given out: one that cannot be read now holds as it was last accepted."""
+
+    #: By name.
+    manifests: list[Manifest]
+    #: The texts of those that could be read, by name.
+    texts: dict[str, str]
+    #: What is wrong with the others, by name.
+    broken: dict[str, BadConfig]
+    #: Those of which nothing was accepted before, so that nobody knows what they would take.
+    unknown: frozenset[str]
+
+
 def read(path: Path) -> Manifest:
     """Return one manifest; BadConfig names file, line and field."""
-    value, lines = config.read_yaml(path)
+    return _parsed(config.read_text(path), path)
+
+
+def _parsed(text: str, path: Path) -> Manifest:
+    value, lines = config.from_yaml(text, path)
     foreign = [key for key in FOREIGN_KEYS if isinstance(value, dict) and key in value]
     fields = config.validated("manifest", ours(value), lines, path)
     sandbox = fields.pop("sandbox") in ("on", True)
@@ -116,10 +137,14 @@ def of(places: Places, name: str) -> Manifest:
     """Return an installed general's manifest; NoSuchThing when it is not installed, BadConfig when it is another's."""
     path = places.manifest(name)
     try:
-        manifest = read(path)
+        return _named(config.read_text(path), path)
     except FileNotFoundError:
         raise NoSuchThing(what="general", name=name, hint="; it is not installed") from None
-    if manifest.name != name:
+
+
+def _named(text: str, path: Path) -> Manifest:
+    manifest = _parsed(text, path)
+    if manifest.name != path.stem:
         why = f"says {manifest.name!r}, but the file is called {path.name}; give both the same name"
         raise BadConfig(path=path, line="", key="name", why=why)
     return manifest
@@ -139,6 +164,70 @@ def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
         except NoSuchThing:
             continue
     return good, bad
+
+
+def in_force(places: Places, is_open: Callable[[Path], bool | None] = lambda path: None) -> InForce:
+    """Return the manifests in force. A file is not read while `is_open` says that somebody writes to it."""
+    found = InForce([], {}, {}, frozenset())
+    unknown = set()
+    for name in sorted({*_files(places), *lost(places)}):
+        path = places.manifests / f"{name}.yaml"
+        try:
+            check_name("general", name)
+            text = _settled_text(path, is_open)
+            manifest: Manifest | None = _named(text, path)
+            found.texts[name] = text
+        except BadConfig as error:
+            found.broken[name] = error
+            manifest = _accepted(places, name)
+        except BadName:
+            found.broken[name] = BadConfig(path=path, line="", key="the file", why="its name cannot be a general's")
+            manifest = None
+        if manifest is not None:
+            found.manifests.append(manifest)
+        elif NAME.fullmatch(name):
+            unknown.add(name)
+    return found._replace(unknown=frozenset(unknown))
+
+
+def _settled_text(path: Path, is_open: Callable[[Path], bool | None]) -> str:
+    """Return the text of a file that nobody has been writing meanwhile: half a manifest may be a valid one."""
+    before = fingerprint(path)
+    try:
+        text = config.read_text(path)
+    except FileNotFoundError:
+        why = f"is gone; put it back, or run `kingdom generals uninstall {path.stem}`"
+        raise BadConfig(path=path, line="", key="the file", why=why) from None
+    if is_open(path) or fingerprint(path) != before:
+        raise BadConfig(path=path, line="", key="the file", why="is being written")
+    return text
+
+
+def _accepted(places: Places, name: str) -> Manifest | None:
+    try:
+        return _named(config.read_text(accepted(places, name)), places.manifest(name))
+    except (FileNotFoundError, BadConfig):
+        return None
+
+
+def accepted(places: Places, name: str) -> Path:
+    """Return the king's copy of the manifest that he accepted last."""
+    return places.accepted("king") / f"{check_name('general', name)}.yaml"
+
+
+def lost(places: Places) -> list[str]:
+    """Return the generals that were accepted, whose manifest is gone and who were not uninstalled."""
+    copies = {path.stem for path in places.accepted("king").glob("[!.]*.yaml")}
+    return sorted(name for name in copies - _files(places) if not is_uninstalled(places, name))
+
+
+def is_uninstalled(places: Places, name: str) -> bool:
+    """Return whether a general was uninstalled rather than lost."""
+    return not places.manifest(name).exists() and text_of(places.wanted(name), 64).strip() == UNINSTALLED
+
+
+def _files(places: Places) -> set[str]:
+    return {path.stem for path in places.manifests.glob("[!.]*.yaml")}
 
 
 def program_misfit(program: Path) -> str | None:
@@ -166,7 +255,7 @@ def fingerprint(path: Path) -> list[int] | None:
         about = os.stat(path)
     except OSError:
         return None
-    return [about.st_mtime_ns, about.st_ino, about.st_size]
+    return [about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size]
 
 
 def note_in_use(places: Places, disk: Disk, role: str, seen: Fingerprints) -> None:

@@ -222,8 +222,16 @@ class Places:
         """Return a role's note of the manifests that it has taken over."""
         return self.own(role) / "manifests.json"
 
+    def accepted(self, role: str) -> Path:
+        """Return a role's folder of the configuration that it accepted last."""
+        return self.own(role) / "accepted"
+
+    def refused(self, role: str) -> Path:
+        """Return a role's note of the configuration that it could not start with."""
+        return self.own(role) / "refused.json"
+
     def wanted(self, role: str) -> Path:
-        """Return the file that says `down` or `quarantined` of a role that shall not run."""
+        """Return the file that says `down`, `quarantined` or, of a general, `uninstalled` if a role shall not run."""
         return self.wanted_folder / check_name("role", role)
 
     def restart(self, role: str) -> Path:

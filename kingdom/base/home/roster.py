@@ -95,6 +95,12 @@ def is_switched_on(places: Places, name: str) -> bool:
     return is_named and _is_on(places, role, config.for_looking(places, "system")[0]["roles"][role])
 
 
+def is_switched_off(places: Places, name: str) -> bool:
+    """Return whether a role should not run. While the files that say so are broken, it is not known to."""
+    broken = (config.for_looking(places, file)[1] for file in ("system", "hall"))
+    return not is_switched_on(places, name) and not any(broken)
+
+
 def _is_on(places: Places, role: str, said: bool | None) -> bool:
     """Return whether an optional role should run. Where nothing is said, one does that an installed general needs."""
     return any(NEEDED_BY.get(name) == role for name in places.installed_generals()) if said is None else said

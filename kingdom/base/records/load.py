@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,11 +14,17 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, BadName
 from kingdom.base.home import roster
 from kingdom.base.home.places import Places, is_hidden
+from kingdom.base.records import heartbeats
 from kingdom.base.times import moment, rests_until
 from kingdom.base.words import Said
 
 CALMER = "until it is calmer; `thresholds` in config/chamberlain.yaml say how calm"
 MEASURED = "until the chamberlain has measured again; `kingdom status` shows whether it works"
+
+RESTART_SECONDS = 15.0
+"""After its last heartbeat a general that does not run may be on its way back."""
+FOREIGN_SECONDS = 120.0
+"""Another program that plays a general beats so often, by default."""
 
 HEALTHS = ("green", "yellow", "orange", "red")
 FIGURES = {
@@ -39,7 +44,7 @@ class Load:
     why: str
     #: What would end this state, in words.
     until: str
-    #: Tasks that run or could run now: not those that rest, nor those of a general that is stopped or not installed.
+    #: Tasks that run or could run now: not those that rest, nor those of a general that does not run.
     under_way: int
 
 
@@ -72,9 +77,8 @@ def under_way_of_each(places: Places, now: float) -> Counter[str]:
 
 
 def _by_general(places: Places, tasks: Iterable[str], now: float) -> Counter[str]:
-    installed = frozenset(places.installed_generals())
-    found = (_runs_or_could(places, task, installed, now) for task in tasks)
-    return Counter(general for general in found if general is not None)
+    found = Counter(general for task in tasks if (general := _of_ready(task, now)) is not None)
+    return Counter({general: number for general, number in found.items() if _is_served(places, general, now)})
 
 
 def _tasks(places: Places) -> Iterator[str]:
@@ -84,18 +88,28 @@ def _tasks(places: Places) -> Iterator[str]:
         yield from (f"{folder}/{name}" for name in names if name.endswith(".json") and not is_hidden(name))
 
 
-def _runs_or_could(places: Places, task: str, installed: Collection[str], now: float) -> str | None:
-    """Return its general; None before its time, while that is stopped or not installed, and for what is not a task."""
+def _of_ready(task: str, now: float) -> str | None:
+    """Return a task's general; None before its time, and for what is not a task."""
     try:
         about = os.lstat(task)
         general, not_before = _of_task(task, about.st_ino, about.st_mtime_ns)
     except (FileNotFoundError, BadFile):
         return None
-    if general not in installed or rests_until(not_before, now) is not None:
-        return None
-    with suppress(BadName):
-        return general if roster.desired_state(places, general) == "up" else None
-    return None
+    return general if rests_until(not_before, now) is None else None
+
+
+def _is_served(places: Places, general: str, now: float) -> bool:
+    """Return whether a general runs, or is just being started again: only then its tasks leave room to others."""
+    try:
+        if is_locked(places.lock(general)):
+            return True
+        beat = os.stat(places.heartbeat(general)).st_mtime
+    except (FileNotFoundError, BadName):
+        return False
+    if roster.desired_state(places, general) != "up" or not places.manifest(general).exists():
+        return False
+    age = heartbeats.foreign_age(places, general, now)
+    return now - beat <= RESTART_SECONDS or (age is not None and age <= FOREIGN_SECONDS)
 
 
 @lru_cache(maxsize=1024)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from kingdom.base.home.places import Places
+from kingdom.base.records.refusals import versions
 
 LOOK_SECONDS = 0.25
 
@@ -16,7 +14,7 @@ class ConfigFiles:
     def __init__(self, places: Places, *own: str) -> None:
         names = ("system", *own)
         self._paths = (*(places.config / f"{name}.yaml" for name in names), places.env_file)
-        self._seen = [_fingerprint(path) for path in self._paths]
+        self.seen = versions(self._paths)
         self._next_look = 0.0
 
     def changed(self, now: float, at_once: bool = False) -> bool:
@@ -24,16 +22,8 @@ class ConfigFiles:
         if now < self._next_look and not at_once:
             return False
         self._next_look = now + LOOK_SECONDS
-        current = [_fingerprint(path) for path in self._paths]
-        if current == self._seen:
+        current = versions(self._paths)
+        if current == self.seen:
             return False
-        self._seen = current
+        self.seen = current
         return True
-
-
-def _fingerprint(path: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.disk.codec import read_bytes, to_json
 from kingdom.base.disk.lock import Lock, is_locked
-from kingdom.base.errors import Exit, KingdomError, LockLost
+from kingdom.base.errors import BadHome, Exit, KingdomError, LockLost
 from kingdom.base.home import config as configuration
 from kingdom.base.home import dotenv, roster, schemas
 from kingdom.base.home.config import Config
 from kingdom.base.home.places import Places, find_home
 from kingdom.base.log import Log
-from kingdom.base.records import heartbeats
+from kingdom.base.records import heartbeats, refusals
 from kingdom.base.records.queues import Queues
 from kingdom.base.runtime import systemd
 from kingdom.base.runtime.config_files import ConfigFiles
@@ -55,6 +56,8 @@ class RoleSpec:
     once: bool = False
     #: Ignore SIGHUP and the launcher's end, which stop any other role.
     survives_hup: bool = False
+    #: Start with the configuration that was accepted last while the files are broken, as others need it to start.
+    keeps_config: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,13 @@ def run(spec: RoleSpec, build: Callable[[Services], Job]) -> int:
         _end_with_supervisor()
     try:
         places = Places(find_home())
-        places.check()
+        seen = refusals.versions([places.home])
+        try:
+            places.check()
+        except BadHome as error:
+            with contextlib.suppress(OSError):
+                refusals.note(places, Disk(places.scratch(spec.name)), spec.name, error, seen)
+            raise
         return _run(spec, places, build)
     except KingdomError as error:
         print(f"{spec.name}: {error}", file=sys.stderr)
@@ -148,7 +157,7 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
     for folder in places.folders():
         make_folder(folder)
     # `supervisorctl start all` starts every program.
-    if os.environ.get("KINGDOM_LAUNCHER") and not roster.is_switched_on(places, spec.name):
+    if os.environ.get("KINGDOM_LAUNCHER") and roster.is_switched_off(places, spec.name):
         print(
             f"{spec.name}: is switched off; set roles.{spec.name}: true in {places.config / 'system.yaml'}",
             file=sys.stderr,
@@ -156,14 +165,20 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
         return int(Exit.DONE)
     _stand_by(spec, places)
     lock.acquire(LOCK_WAIT_SECONDS)
-    log = Log(places, spec.name, Disk(places.scratch(spec.name)), time.time)
+    disk = Disk(places.scratch(spec.name))
+    log = Log(places, spec.name, disk, time.time)
+    files = ConfigFiles(places, spec.config_name, *spec.also_reads)
+    read = {**files.seen, **refusals.versions([places.manifest(spec.name)] if spec.config_name == "general" else [])}
     try:
-        services = _services(spec, places, lock)
+        services, job = _assembled(spec, places, lock, build)
         log = services.log  # which knows the secrets
-        loop = _Loop(spec, services, lock, build(services))
+        loop = _Loop(spec, services, lock, job, files)
+        refusals.forget(places, disk, spec.name)
     except KingdomError as error:
         log.error(f"does not start: {error}")
         log.flush()
+        if error.exit is Exit.REFUSED:
+            refusals.note(places, disk, spec.name, error, read)
         Heartbeat(places, spec.name, time.time).write("stopped")
         print(f"{spec.name}: {log.clean(str(error))}", file=sys.stderr)
         return int(error.exit)
@@ -223,11 +238,44 @@ def _crashed(lock: Lock, log: Log, heartbeat: Heartbeat, places: Places) -> int:
     return int(Exit.FAILED)
 
 
-def _services(spec: RoleSpec, places: Places, lock: Lock) -> Services:
+def _assembled(spec: RoleSpec, places: Places, lock: Lock, build: Callable[[Services], Job]) -> tuple[Services, Job]:
+    """Return a role's services and its job, by its files or, where it may, by what it accepted last."""
+    try:
+        services = _services(spec, places, lock)
+        job = build(services)
+    except KingdomError as error:
+        if not spec.keeps_config or error.exit is not Exit.REFUSED or not places.accepted(spec.name).is_dir():
+            raise
+        services = _services(spec, places, lock, places.accepted(spec.name))
+        services.log.error(f"starts with the configuration that it accepted last: {error}")
+        return services, build(services)
+    _keep_config(spec, services)
+    return services, job
+
+
+def _keep_config(spec: RoleSpec, services: Services) -> None:
+    """Keep a copy of configuration that the role has accepted, if it may start with that."""
+    if not spec.keeps_config:
+        return
+    folder = services.places.accepted(spec.name)
+    make_folder(folder)
+    for name, config in {"system": services.system, spec.config_name: services.config}.items():
+        path, content = folder / f"{name}.yaml", to_json(configuration.thawed(config))
+        if not path.exists() or read_bytes(path) != content:
+            services.unsynced.rewrite(path, content)
+
+
+def _services(spec: RoleSpec, places: Places, lock: Lock, accepted: Path | None = None) -> Services:
+    """Return what a role works with. With the folder of `accepted` configuration it may lack the secrets."""
     name = spec.name
-    system = configuration.load(places, "system")
-    config = configuration.load(places, spec.config_name)
-    secrets = dotenv.secrets(places)
+    system = configuration.load(places, "system", accepted)
+    config = configuration.load(places, spec.config_name, accepted)
+    try:
+        secrets = dotenv.secrets(places)
+    except KingdomError:
+        if accepted is None:
+            raise
+        secrets = {}
     disk = Disk(places.scratch(name), durability=system["durability"], guard=lock.check)
     disk.sweep_scratch()
     unsynced = Disk(places.scratch(name), durability="process", guard=lock.check)
@@ -244,7 +292,7 @@ def _warn_of_what_is_ignored(spec: RoleSpec, places: Places, log: Log) -> None:
 
 
 class _Loop:
-    def __init__(self, spec: RoleSpec, services: Services, lock: Lock, job: Job) -> None:
+    def __init__(self, spec: RoleSpec, services: Services, lock: Lock, job: Job, files: ConfigFiles) -> None:
         self._spec = spec
         self._services = services
         self._lock = lock
@@ -254,7 +302,7 @@ class _Loop:
         self._waker = self._new_waker(services)
         self.stopping = False
         self._reload_requested = False
-        self._config_files = ConfigFiles(services.places, spec.config_name, *spec.also_reads)
+        self._config_files = files
         self._config_error = ""
         self._failing = ""
         self._look_everywhere = True
@@ -346,6 +394,7 @@ class _Loop:
         try:
             services = self._configured_anew()
             self._job.reload(services)
+            _keep_config(self._spec, services)
         except (KingdomError, OSError) as error:
             # Log once per state of the files: a change that is seen and a signal often have one cause.
             if changed or str(error) != self._config_error:

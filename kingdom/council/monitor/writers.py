@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
+
+from kingdom.base.disk.lease import is_open_for_writing
 
 STILL_SECONDS = 1.0
 Mark = tuple[int, int, int]
@@ -21,7 +20,7 @@ class Writers:
 
     def are_done(self, path: Path, mark: Mark) -> bool:
         """Return whether nobody writes this file any more; `mark` changes with each write."""
-        if _nobody_writes(path):
+        if is_open_for_writing(path) is False:
             self._unchanged.pop(path, None)
             return True
         now = self._monotonic()
@@ -41,24 +40,3 @@ class Writers:
         for path in [path for path, (_, since) in self._unchanged.items() if now - since > 2 * STILL_SECONDS]:
             del self._unchanged[path]  # it has gone
         return min((max(0.02, since + STILL_SECONDS - now) for _, since in self._unchanged.values()), default=3600.0)
-
-
-def _nobody_writes(path: Path) -> bool:
-    """Ask the kernel by a lease, which it gives only while nobody has the file open for writing.
-
-    False also where it cannot be asked. Whoever opens the file meanwhile waits until the lease is given back, and
-    the kernel tells us so by SIGIO, which the job ignores.
-    """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        with suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return True

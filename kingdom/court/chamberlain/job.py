@@ -106,6 +106,8 @@ class ChamberlainJob:
         for finding in findings:
             if finding.what in ALARMING:
                 self._alerts.tell(finding.cause, str(finding))
+            if finding.what is What.STARTED:
+                self._alerts.forget_all_but(f"refused:{finding.role}:", ())
             self._has_successor = self._has_successor or finding.what is What.LAUNCHER_STARTED
 
     def _measure(self) -> None:

@@ -42,7 +42,11 @@ class Context:
         """Tasks that end in this turn: their results are written together."""
         self.take_over(services)
         seen = manifests.fingerprint(services.places.manifest(self.name))
-        self.manifest = manifests.of(services.places, self.name)
+        try:
+            self.manifest = manifests.of(services.places, self.name)
+        except NoSuchThing as error:  # perhaps for a moment
+            path = services.places.manifest(self.name)
+            raise BadConfig(path=path, line="", key="the file", why=str(error)) from None
         self._note_manifest(seen)
 
     def take_over(self, services: Services) -> None:

@@ -26,7 +26,7 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     """Return the task that this answer becomes; Unanswerable if no question is open."""
     context = _context(event)
     original = _original(event)
-    checkpoint = None if question_of(event, places) is None else _checkpoint(places, original)
+    checkpoint = _asked(event, places)
     asked = checkpoint or Checkpoint()
     general = asked.target_general if checkpoint else context.get("general")
     thread = str(asked.thread_task_id or context.get("thread_task_id") or original) or None
@@ -63,6 +63,20 @@ def resume(event: Event, places: Places, generals: Collection[str], task_id: str
     except BadMessage as error:
         raise Unanswerable(f"nobody can continue it: {error}") from None
     return task
+
+
+def general_of(event: Event, places: Places) -> str | None:
+    """Return the general that goes on with an answer; None when there is none, or no question is open."""
+    try:
+        checkpoint = _asked(event, places)
+    except Unanswerable:
+        return None
+    general = checkpoint.target_general if checkpoint else _context(event).get("general")
+    return general if isinstance(general, str) else None
+
+
+def _asked(event: Event, places: Places) -> Checkpoint | None:
+    return None if question_of(event, places) is None else _checkpoint(places, _original(event))
 
 
 def question_of(event: Event, places: Places) -> str | None:

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from operator import attrgetter
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kingdom.base.disk.atomic import Item
-from kingdom.base.home import config, manifests
+from kingdom.base.home import config
+from kingdom.base.home.manifests import Manifest
 from kingdom.base.home.states import MOVES
 from kingdom.base.records import load
 from kingdom.base.records.backlog import MOST_KEPT, Backlog
@@ -20,6 +19,7 @@ from kingdom.base.records.messages import Json, Message, Task
 from kingdom.base.records.queues import Queue, R
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
+from kingdom.court.king.accepted import Accepted
 from kingdom.court.king.messages import MessageDraft
 from kingdom.court.king.replay_index import ReplayIndex
 from kingdom.court.rules import routing
@@ -65,10 +65,8 @@ class Context:
         self.take_over(services)
         self.replays = ReplayIndex(self.disk, self.places.replay_index, self.clock)
         self.backlogs: list[Backlog[Any]] = []
-        self.generals: list[manifests.Manifest] = []
+        self._accepted = Accepted(self.places, self.disk, self.log)
         self.routes = routing.table([])
-        self._seen_manifests: object = None
-        self._told_broken: set[str] = set()
         self._task_numbers = self._numbers("tasks", "task-")
         self._message_numbers = self._numbers("messages", "msg-")
 
@@ -99,21 +97,9 @@ class Context:
 
     def read_manifests(self) -> bool:
         """Return whether the generals have changed. Of one whose manifest is broken the last good one is kept."""
-        seen = manifests.fingerprints(self.places)
-        if seen == self._seen_manifests:
+        if not self._accepted.reread():
             return False
-        good, broken = manifests.installed(self.places)
-        known = {general.name: general for general in self.generals}
-        kept = {str(error): known[name] for error in broken if (name := Path(str(error.facts["path"])).stem) in known}
-        self.generals = sorted([*good, *kept.values()], key=attrgetter("name"))
         self.routes = routing.table(self.generals)
-        self._seen_manifests = seen
-        manifests.note_in_use(self.places, self.unsynced, "king", seen)
-        errors = {str(error) for error in broken}
-        for error in sorted(errors - self._told_broken):
-            does = f"keeps the old manifest of {kept[error].name}" if error in kept else "skips a manifest"
-            self.log.error(f"{does}: {error}")
-        self._told_broken = errors
         for foreign in (warning for general in self.generals for warning in general.warnings):
             self.log.warn(foreign)
         for warning in self.routes.warnings:
@@ -121,6 +107,21 @@ class Context:
         names = ", ".join(general.name for general in self.generals) or "none"
         self.log.info(f"generals: {names}; {len(self.routes.claims)} event types, {len(self.routes.words)} words")
         return True
+
+    @property
+    def generals(self) -> list[Manifest]:
+        """Return the manifests in force."""
+        return self._accepted.in_force.manifests
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """Return the generals whose manifests cannot be read: nobody knows which events they would take."""
+        return self._accepted.in_force.unknown
+
+    @property
+    def next_look(self) -> float:
+        """Return when the manifests want to be looked at again, by the monotonic clock."""
+        return self.monotonic() + self._accepted.next_look
 
     def gate(self) -> Gate:
         """Look at the machine's health and at the tasks under way."""

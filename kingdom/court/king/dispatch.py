@@ -14,7 +14,7 @@ from kingdom.base.records import notes
 from kingdom.base.records.messages import Event, Queued, Task
 from kingdom.base.times import stamp
 from kingdom.court.king import messages
-from kingdom.court.king.answers import Unanswerable, question_of, resume
+from kingdom.court.king.answers import Unanswerable, general_of, question_of, resume
 from kingdom.court.king.context import Context, Decision
 from kingdom.court.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.court.rules.gate import Gate, Work
@@ -58,12 +58,26 @@ class Dispatch:
         for queued in self.events.waiting:
             if len(chosen) == BATCH:
                 break
+            if self._waits_for_manifest(queued):
+                continue
             if queued.begun or queued.is_answer:
                 chosen.append(queued)
             elif (takes_room := self._is_admitted(queued, gate(), taken, own_room())) is not None:
                 taken += takes_room
                 chosen.append(queued)
         return chosen
+
+    def _waits_for_manifest(self, queued: Queued) -> bool:
+        """Return whether a manifest that cannot be read may be that of the general which takes this.
+
+        Answers are told apart by the general that asked; it takes what it has asked for, and nothing else.
+        """
+        if not self._king.unknown:
+            return False
+        if not queued.is_answer:
+            return self._route(queued) is None
+        event = self.events.take(queued.filename)
+        return event is not None and general_of(event, self._king.places) in self._king.unknown
 
     def _is_admitted(self, queued: Queued, gate: Gate, taken: int, own_room: dict[str, int]) -> int | None:
         """Return how many tasks become of it now; None if it has to wait. What nobody takes never waits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,8 +22,12 @@ CHECK_SECONDS = 5.0
 """Between two checks of the chamberlain, who checks all other roles."""
 
 
+ALARMING = frozenset({What.RESTARTED, What.REFUSED})
+
+
 class KingJob:
     def __init__(self, services: Services) -> None:
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # see base/disk/lease.py
         king = self._king = Context(services)
         self._outcomes = Outcomes(king)
         self._orders = Orders(king)
@@ -32,6 +37,7 @@ class KingJob:
         king.backlog(king.queues.tasks, most_kept=0)
         self._roll_call = make_roll_call(services, lambda: [ROLES["chamberlain"]])
         self._next_check = 0.0 if self._roll_call else float("inf")
+        self._next_manifests = 0.0
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._king.places
@@ -55,12 +61,15 @@ class KingJob:
             self._orders.carry_out_next()
         dispatched = False
         is_time = look or self._dispatch.events.waiting or now >= self._schedules.next_look or self._schedules.holds
+        is_time = is_time or now >= self._next_manifests
         if is_time or arrivals is None or king.places.manifests in arrivals:
             self._read_manifests()
+            self._next_manifests = king.next_look
             dispatched = self._dispatch.next_group(look)
         self._check_chamberlain()
         looks = [backlog.next_look for backlog in self._king.backlogs]
         next_look = min(*looks, self._outcomes.next_look, self._schedules.next_look, self._next_check)
+        next_look = min(next_look, self._next_manifests)
         busy = any(backlog.unsettled for backlog in self._king.backlogs)
         more = ordered or self._outcomes.has_more or self._dispatch.has_more
         worked = completed or ordered or dispatched
@@ -80,7 +89,7 @@ class KingJob:
         findings = self._roll_call.call(threshold, min(CHECK_SECONDS, threshold / 4))
         self._next_check = king.monotonic() + self._roll_call.wait
         log_findings(findings, king.log, threshold)
-        alerts = [str(finding) for finding in findings if finding.what is What.RESTARTED]
+        alerts = [str(finding) for finding in findings if finding.what in ALARMING]
         ids = king.message_ids(len(alerts))
         king.queues.messages.create(
             alert(id, text, king.channel, king.now()) for id, text in zip(ids, alerts, strict=True)

@@ -33,6 +33,7 @@ class State(StrEnum):
     STOPPED = "somebody asked its launcher to stop it"
     DISPLACED = "it ended because another process held its lock, and that one is gone"
     REFUSED = "it cannot run as it is configured (exit code 78)"
+    MENDED = "it could not run as it was configured, and a file that it refused has changed"
     ABSENT = "it should run and its launcher has never started it"
     UNWANTED = "it is switched off and does not run, or is just being stopped"
     LINGERING = "it is switched off and runs"
@@ -61,6 +62,7 @@ ACTIONS: dict[State, Action] = {
     State.STOPPED: Action.LEAVE,
     State.DISPLACED: Action.START,
     State.REFUSED: Action.REPORT,
+    State.MENDED: Action.START,
     State.ABSENT: Action.START,
     State.UNWANTED: Action.LEAVE,
     State.LINGERING: Action.END,
@@ -88,6 +90,8 @@ class Observation:
     code: int | None = None
     #: Somebody asked its launcher to stop it.
     stopped: bool = False
+    #: A file that it could not start with has changed since.
+    is_mended: bool = False
     #: For how long neither its heartbeat nor its launcher's answer has changed.
     unchanged: float = 0.0
     #: Somebody starts and stops roles: `down`, `restart`.
@@ -127,7 +131,7 @@ def _of_the_ended(seen: Observation, settling: float) -> State:
         over = not seen.launching and seen.unchanged >= patience(settling, seen.ended_before)
         return State.ENDED if over else State.WELL
     if seen.code == Exit.REFUSED:
-        return State.REFUSED
+        return State.MENDED if seen.is_mended else State.REFUSED
     if seen.code == Exit.LOCKED:
         return State.DISPLACED if settled else State.WELL
     return State.FORGOTTEN if settled else State.DEAD

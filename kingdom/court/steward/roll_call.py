@@ -14,10 +14,11 @@ from pathlib import Path
 from kingdom.base.disk.atomic import Disk
 from kingdom.base.disk.codec import read_bytes, read_json_or
 from kingdom.base.disk.lock import holder_pid, is_locked
-from kingdom.base.errors import BadFile, KingdomError, LauncherError, Locked
+from kingdom.base.errors import BadFile, Exit, KingdomError, LauncherError, Locked
 from kingdom.base.home.places import Places
 from kingdom.base.home.roster import RoleRow, desired_state, watcher
 from kingdom.base.log import Log
+from kingdom.base.records import refusals
 from kingdom.base.runtime.processes import carries, home_mark, started_at, stat_fields, tracer
 from kingdom.base.runtime.role import Services
 from kingdom.base.runtime.wake import ProcessExits
@@ -183,7 +184,9 @@ class RollCall:
         try:
             if not self._steward.launcher_runs():
                 return self._start_launcher(now) if self._own == CHAMBERLAIN else []
-            doubtful = [row for row in self._watched() if not self._is_well(row.name, threshold, now)]
+            watched = self._watched()
+            self._ended = {row.name: self._ended.get(row.name, []) for row in watched}
+            doubtful = [row for row in watched if not self._is_well(row.name, threshold, now)]
             statuses = self._steward.statuses() if doubtful or self._endings else {}
             for ending in list(self._endings.values()):
                 findings += self._go_on(ending, statuses.get(ending.row.name), now)
@@ -274,6 +277,7 @@ class RollCall:
             has_beaten=_beater(self._places.heartbeat(row.name)) in (None, pid, other),
             code=None if status is None else status.code,
             stopped=status is not None and status.stopped,
+            is_mended=status is not None and status.code == Exit.REFUSED and refusals.is_mended(self._places, row.name),
             unchanged=max(silence, self._unchanged.since(row.name, (heartbeat, status, waits), now)),
             launching=is_locked(self._places.launch_lock),
             ended_before=sum(now - at < self._timeouts.quarantine for at in self._ended.get(row.name, ())),
@@ -293,9 +297,15 @@ class RollCall:
         if state is State.QUARANTINED and now - self._last_unrest >= self._timeouts.quarantine:
             return self._start_quarantined(row)
         if action is Action.REPORT and is_new:
-            what = What.QUARANTINED if state is State.QUARANTINED else What.REFUSED
-            return [Finding(row.name, what, f"{state.name.lower()}:{row.name}:{self._wanted_since(row.name)}")]
+            return [self._reported(row.name, state)]
         return []
+
+    def _reported(self, role: str, state: State) -> Finding:
+        if state is State.QUARANTINED:
+            return Finding(role, What.QUARANTINED, f"quarantined:{role}:{self._wanted_since(role)}")
+        why = refusals.why(self._places, role)
+        step = "correct that, and it is started again by itself" if why else f"see {self._places.role_log(role)}"
+        return Finding(role, What.REFUSED, f"refused:{role}:{why}", f"{why}; {step}" if why else step)
 
     def _begin_ending(
         self, row: RoleRow, start_again: bool, status: RoleStatus | None, unchanged: float, now: float

@@ -524,7 +524,7 @@ def _wanted(view: View) -> Iterator[Fault]:
             except BadFile as error:
                 yield Fault(path, str(error.facts["why"]))
                 continue
-            if words not in ([b"down"], [b"quarantined"], [b"up"]) and not is_hidden(name):
+            if words not in ([b"down"], [b"quarantined"], [b"up"], [b"uninstalled"]) and not is_hidden(name):
                 yield Fault(path, "it says neither down nor quarantined, so the role runs")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kingdom.base.disk.lock import Lock
 from kingdom.base.home.places import Places
 from kingdom.base.records import load
 from kingdom.base.times import moment
-from tests.fixtures import MORNING, Clock, install, put, services, task, write
+from tests.fixtures import MORNING, Clock, beats, install, put, services, task, write
 
 NOW = moment(MORNING)
 
@@ -20,6 +21,8 @@ def places(home: Path) -> Places:
     given = services(home, "king", Clock())
     install(home, "gen-pr")
     install(home, "gen-down")
+    install(home, "gen-ended")
+    beats(home, "gen-pr", "gen-down", "gen-gone", "gen-ended")
     given.places.wanted("gen-down").write_text("down\n")
     return given.places
 
@@ -36,6 +39,9 @@ def under_way(places: Places, at_most: int = 1) -> int:
         ({"not_before": MORNING}, 1),
         ({"general": "gen-gone"}, 0),
         ({"general": "gen-down"}, 0),
+        ({"general": "gen-new"}, 0),
+        ({"general": "gen-ended"}, 0),
+        ({"general": "gen-runs"}, 1),
         ({"general": "../gen-pr"}, 0),
     ],
 )
@@ -43,9 +49,22 @@ def under_way(places: Places, at_most: int = 1) -> int:
 def test_tasks_that_cannot_run_now_are_not_counted(
     places: Places, state: str, fields: dict[str, str], counted: int
 ) -> None:
+    for general in ("gen-new", "gen-runs"):
+        install(places.home, general)
+    os.utime(places.heartbeat("gen-ended"), (NOW - load.RESTART_SECONDS - 1,) * 2)
+    running = Lock(places.lock("gen-runs"), "gen-runs")
+    running.acquire(0.0)
     put(places.home, "tasks", state, **task("task-1", **fields))
     places.folder("tasks", state).joinpath(".draft.json").write_text("{}")
     assert under_way(places) == counted
+    running.release()
+
+
+def test_a_general_that_ends_leaves_its_room_to_others_once_it_had_time_to_come_back(places: Places) -> None:
+    put(places.home, "tasks", "pending", **task("task-1"))
+    for seconds, counted in ((load.RESTART_SECONDS, 1), (load.RESTART_SECONDS + 1, 0)):
+        os.utime(places.heartbeat("gen-pr"), (NOW - seconds,) * 2)
+        assert under_way(places) == counted
 
 
 def test_a_general_by_a_name_that_is_none_serves_nobody(places: Places) -> None:

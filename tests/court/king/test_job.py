@@ -26,7 +26,21 @@ from kingdom.court.king.replay_index import ReplayIndex
 from kingdom.court.king.schedule_log import ScheduleLog
 from kingdom.court.steward.roll_call import Finding, What
 from tests import syncs
-from tests.fixtures import MORNING, Clock, all_of, event, here, install, put, read, services, task, write
+from tests.fixtures import (
+    MORNING,
+    Clock,
+    all_of,
+    beats,
+    event,
+    here,
+    install,
+    put,
+    read,
+    services,
+    task,
+    uninstall,
+    write,
+)
 
 TASK = "task-20260207-001"
 TYPE = "github.pr.review_requested"
@@ -44,6 +58,7 @@ def court_home(home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("TZ", "UTC")
     services(home, "king", clock, king={"concurrency": {"max_soldiers": 10}})
     install(home, "gen-pr", subscribes=["github.pr.*"])
+    beats(home, "gen-pr")
     return home
 
 
@@ -209,10 +224,10 @@ def test_a_general_may_have_a_repo_of_its_own(court_home: Path, clock: Clock) ->
 def test_generals_are_installed_and_removed_while_the_king_runs(court_home: Path, clock: Clock) -> None:
     king = run_king(court_home, clock)
     install(court_home, "gen-jira", subscribes=["jira.*"])
-    (Places(court_home).manifests / "gen-broken.yaml").write_text("name: [")
+    (Places(court_home).manifests / "notes.yaml").write_text("name: [")
     put(court_home, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
     run_king(court_home, clock, king)
-    Places(court_home).manifest("gen-jira").unlink()
+    uninstall(court_home, "gen-jira")
     put(court_home, "events", "pending", **event("evt-2", "jira.ticket.assigned"))
     run_king(court_home, clock, king)
     assert [record["target_general"] for record in all_of(court_home, "tasks", "pending")] == ["gen-jira"]
@@ -244,10 +259,101 @@ def test_a_manifest_that_is_broken_for_a_moment_costs_no_event(court_home: Path,
         "once for each of the mistakes, whatever else changes"
     )
     assert "gen-jira.yaml: name: says 'gen-other', but the file is called gen-jira.yaml" in logged_lines
+    (places.manifests / "gen-new.yaml").unlink()
     install(court_home, "gen-jira", subscribes=[])
     put(court_home, "events", "pending", **event("evt-9", "jira.ticket.assigned"))
     run_king(court_home, clock, king)
     assert here(court_home, "events", "completed") == ["evt-9"], "it is corrected"
+
+
+Damage = Callable[[Path], object]
+DAMAGES: dict[str, Damage] = {
+    "broken": lambda path: path.write_text("name: ["),
+    "empty": lambda path: path.write_text(""),
+    "gone": lambda path: path.unlink(),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "unreadable": lambda path: path.chmod(0),
+}
+
+
+def mend(path: Path, text: str) -> None:
+    if path.is_dir():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_king_that_starts_while_a_manifest_is_broken_serves_its_general(
+    damage: str, court_home: Path, clock: Clock
+) -> None:
+    install(court_home, "gen-jira", subscribes=["jira.*"])
+    run_king(court_home, clock)
+    DAMAGES[damage](Places(court_home).manifest("gen-jira"))
+    put(court_home, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
+    put(court_home, "events", "pending", **event("evt-2", "cron.nobody.knows"))
+    run_king(court_home, clock)
+    assert [made["target_general"] for made in all_of(court_home, "tasks", "pending")] == ["gen-jira"]
+    assert here(court_home, "events", "completed") == ["evt-2"]
+
+
+@pytest.mark.parametrize("damage", ["broken", "empty", "a folder", "unreadable"])
+def test_events_that_nobody_takes_wait_while_a_manifest_that_was_never_accepted_is_broken(
+    damage: str, court_home: Path, clock: Clock
+) -> None:
+    install(court_home, "gen-jira", subscribes=["jira.*"])
+    path = Places(court_home).manifest("gen-jira")
+    whole = path.read_text()
+    DAMAGES[damage](path)
+    said = {"user": "U1", "text": "jira?", "channel": "C1", "message_ts": "1.2"}
+    put(court_home, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
+    put(court_home, "events", "pending", **event("evt-2", "slack.channel.message", payload=said))
+    put(court_home, "events", "pending", **event("evt-3"))
+    king = run_king(court_home, clock)
+    assert here(court_home, "events", "pending") == ["evt-1", "evt-2"]
+    assert [made["target_general"] for made in all_of(court_home, "tasks", "pending")] == ["gen-pr"]
+    mend(path, whole)
+    run_king(court_home, clock, king)
+    assert here(court_home, "events", "pending") == []
+    assert here(court_home, "events", "dispatched") == ["evt-1", "evt-3"]
+
+
+def test_an_answer_waits_for_a_general_whose_manifest_cannot_be_read(asked: Path, clock: Clock) -> None:
+    path = Places(asked).manifest("gen-pr")
+    whole = path.read_text()
+    path.write_text("name: [")
+    answer(asked, "evt-1")
+    king = run_king(asked, clock)
+    assert here(asked, "events", "pending") == ["evt-1"]
+    mend(path, whole)
+    run_king(asked, clock, king)
+    assert resumed_by(asked) == ["evt-1"]
+
+
+def test_half_a_manifest_is_not_taken_over_while_somebody_writes_it(court_home: Path, clock: Clock) -> None:
+    install(court_home, "gen-jira", subscribes=["jira.*"])
+    king = run_king(court_home, clock)
+    path = Places(court_home).manifest("gen-jira")
+    whole = path.read_text()
+    with path.open("w") as file:
+        file.write(whole.replace("jira.*", "jira.other"))
+        file.flush()
+        put(court_home, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
+        run_king(court_home, clock, king)
+    assert here(court_home, "events", "dispatched") == ["evt-1"]
+    put(court_home, "events", "pending", **event("evt-2", "jira.other"))
+    run_king(court_home, clock, king)
+    assert here(court_home, "events", "dispatched") == ["evt-1", "evt-2"]
+
+
+def test_an_uninstalled_general_gets_nothing_any_more(court_home: Path, clock: Clock) -> None:
+    install(court_home, "gen-jira", subscribes=["jira.*"])
+    run_king(court_home, clock)
+    uninstall(court_home, "gen-jira")
+    put(court_home, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
+    run_king(court_home, clock)
+    assert here(court_home, "events", "completed") == ["evt-1"]
+    assert not manifests.accepted(Places(court_home), "gen-jira").exists()
 
 
 def test_a_persons_message_is_answered_where_it_was_written(court_home: Path, clock: Clock) -> None:
@@ -351,6 +457,7 @@ def test_a_run_that_needs_no_model_is_held_by_no_health(court_home: Path, clock:
 
 def test_running_soldiers_count_against_max_soldiers(court_home: Path, clock: Clock) -> None:
     install(court_home, "gen-other")
+    beats(court_home, "gen-other")
     for number in range(4):
         put(court_home, "tasks", "in_progress", **task(f"task-20260207-10{number}", event_id="evt-x"))
         put(court_home, "tasks", "pending", **task(f"task-20260207-11{number}", "gen-other", event_id="evt-x"))
@@ -365,6 +472,7 @@ def test_running_soldiers_count_against_max_soldiers(court_home: Path, clock: Cl
 
 def test_a_general_with_a_limit_of_its_own_leaves_room_for_others(court_home: Path, clock: Clock) -> None:
     install(court_home, "gen-slow", subscribes=["slow.*"], max_soldiers=2)
+    beats(court_home, "gen-slow")
     put(court_home, "tasks", "in_progress", **task("task-20260207-100", "gen-slow", event_id="evt-x"))
     for number in range(20):
         put(court_home, "events", "pending", **event(f"evt-{number:02}", "slow.work"))
@@ -503,7 +611,7 @@ def test_question_after_question_stays_in_the_first_thread(court_home: Path, clo
 
 
 def test_an_answer_that_nobody_can_go_on_with_leaves_the_question_open(asked: Path, clock: Clock) -> None:
-    Places(asked).manifest("gen-pr").unlink()
+    uninstall(asked, "gen-pr")
     answer(asked, "evt-1")
     run_king(asked, clock)
     assert notes.asks(Places(asked), TASK)

@@ -13,7 +13,7 @@ from kingdom.base.disk.lock import Lock
 from kingdom.base.home.places import Places
 from kingdom.base.records import load
 from kingdom.court.rules import gate
-from tests.fixtures import Clock, founded, install, put, task, write
+from tests.fixtures import Clock, beats, founded, install, put, task, write
 
 STALE = 120.0
 NOW = Clock("2026-02-07T10:02:00Z")()
@@ -30,6 +30,7 @@ def no_soldier_because(places: Places, general: str, is_answer: bool, own_most: 
 def look(home: Path, vitals: dict[str, Any] | bytes | None, under_way: int = 0, at_most: int = 3) -> gate.Gate:
     places = founded(home)
     install(home, "gen-pr")
+    beats(home, "gen-pr")
     if isinstance(vitals, bytes):
         places.resources.write_bytes(vitals)
     elif vitals is not None:
@@ -101,6 +102,10 @@ NO_WORK: dict[str, Callable[[Path], object]] = {
     ),
     "its general was stopped by hand": lambda home: down(home, "down"),
     "its general is quarantined": lambda home: down(home, "quarantined"),
+    "its general has never run": lambda home: (
+        install(home, "gen-new"),
+        put(home, "tasks", "pending", **task("task-9", "gen-new")),
+    ),
     "it is half written": lambda home: (Places(home).folder("tasks", "in_progress") / "task-9.json").write_text("{"),
     "its general is not installed": lambda home: put(home, "tasks", "in_progress", **task("task-9", "gen-gone")),
     "its general has no name": lambda home: put(
@@ -111,6 +116,7 @@ NO_WORK: dict[str, Callable[[Path], object]] = {
 
 def down(home: Path, word: str) -> None:
     install(home, "gen-away")
+    beats(home, "gen-away")
     put(home, "tasks", "pending", **task("task-9", "gen-away"))
     Places(home).wanted("gen-away").write_text(word)
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.errors import BadConfig
+from kingdom.base.records import refusals
 from kingdom.base.runtime import tables
 from kingdom.base.runtime.processes import carries
 from kingdom.base.runtime.wake import ProcessExits, Waker
@@ -185,6 +187,21 @@ def refused(stage: Stage) -> None:
     stage.wait_for_status(RoleStatus(code=78))
 
 
+def mended(stage: Stage) -> None:
+    places, file = stage.court.places, stage.court.places.config / "king.yaml"
+    make_folder(places.own("king"))
+    make_folder(places.config)
+    file.write_text("intervals: soon\n")
+    error = BadConfig(path=file, line=":1", key="intervals", why="is a text")
+    refusals.note(places, Disk(places.scratch("king")), "king", error, refusals.versions([file]))
+    stage.raise_king("exit=78", "beat", beats=False)
+    stage.wait_for_status(RoleStatus(code=78))
+    stays(lambda: (stage.call(), len(stage.lives) == 1)[1], A_WHILE, "left alone until then")
+    assert [finding.what for finding in stage.findings] == [What.REFUSED]
+    assert f"({error}; correct that" in str(stage.findings.pop())
+    file.write_text("")
+
+
 def absent(stage: Stage) -> None:
     stage.steward.start_launcher([row("envoy")])
 
@@ -231,6 +248,7 @@ SCENES: dict[State, Callable[[Stage], None]] = {
     State.STOPPED: stopped,
     State.DISPLACED: displaced,
     State.REFUSED: refused,
+    State.MENDED: mended,
     State.ABSENT: absent,
     State.UNWANTED: unwanted,
     State.LINGERING: lingering,

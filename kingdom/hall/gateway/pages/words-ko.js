@@ -233,6 +233,7 @@ export const ko = {
     order_nothing: ({ name }) => `${name}: 버렸거나 실패했거나 dead/에 있는 것이 아닙니다`,
     order_twice: ({ name, folder }) => `${name}: 같은 이름이 ${folder}에 이미 있어 되돌릴 수 없습니다`,
     own_full: ({ general, count, most }) => `${general} 장군의 병사가 ${count}명이고 max_soldiers가 ${most}입니다`,
+    unknown_general: ({ why }) => `받을 장군을 아직 알 수 없습니다. 읽을 수 없는 설정이 있습니다: ${why}. 고치면 이어서 처리합니다`,
     role_off: ({ role, command }) => `${role} 역할이 실행 중이 아닙니다. 시작하려면: \`${command}\``,
     soldier_works: ({ command }) => `병사가 일하고 있습니다. 출력 보기: \`${command}\``,
     stopped: ({ roles, command }) => `진행 중인 것이 없습니다. 실행 중이 아닌 역할: ${roles}. 시작하려면: \`${command}\``,
