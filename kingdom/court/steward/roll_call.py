@@ -39,6 +39,8 @@ from kingdom.court.steward.diagnosis import (
 SOON = 0.2
 """The next look while something is being ended, or has just ended and its launcher should restart it."""
 LOOKED_AFTER_SECONDS = 3.0
+REFUSED_SECONDS = 1.0
+"""The next look while a role waits for a file to be mended."""
 LAUNCH_LOCK_SECONDS = 2.0
 """Whoever holds the launch lock starts the launcher, or stops it and us: look again later."""
 ENDS_KEPT = 9
@@ -160,8 +162,9 @@ class RollCall:
     @property
     def wait(self) -> float:
         """Return the seconds until the next call is due."""
-        looked_after = self._endings or self._clock() < self._looked_after_until
-        return min(SOON, self._period) if looked_after else self._period
+        if self._endings or self._clock() < self._looked_after_until:
+            return min(SOON, self._period)
+        return min(REFUSED_SECONDS, self._period) if State.REFUSED in self._states.values() else self._period
 
     def someone_ended(self) -> bool:
         """Return whether a watched process ended: then the next call is due at once.
@@ -185,7 +188,9 @@ class RollCall:
             if not self._steward.launcher_runs():
                 return self._start_launcher(now) if self._own == CHAMBERLAIN else []
             watched = self._watched()
-            self._ended = {row.name: self._ended.get(row.name, []) for row in watched}
+            names = {row.name for row in watched}
+            self._ended = {role: times for role, times in self._ended.items() if role in names}
+            self._states = {role: state for role, state in self._states.items() if role in names}
             doubtful = [row for row in watched if not self._is_well(row.name, threshold, now)]
             statuses = self._steward.statuses() if doubtful or self._endings else {}
             for ending in list(self._endings.values()):
