@@ -272,19 +272,26 @@ MUTANTS = [
     Mutant(
         "broken configuration is told at every turn",
         "kingdom.base.runtime.config_files:ConfigFiles.changed",
-        replace("self._seen = A", "pass"),
+        replace("self.seen = A", "pass"),
         caught_by="reload",
     ),
     Mutant(
         "a broken manifest is forgotten",
-        "kingdom.court.king.context:Context.read_manifests",
-        replace("[*A, *B]", "[*A]"),
+        "kingdom.base.home.manifests:in_force",
+        replace("_accepted(A, B)", "None"),
         caught_by="reload",
     ),
     Mutant(
+        "what a manifest that cannot be read might take is discarded",
+        "kingdom.court.king.dispatch",
+        replace("self._waits_for_manifest(A)", "False"),
+        caught_by="never accepted",
+        quick=True,
+    ),
+    Mutant(
         "tasks of a general that is gone take room",
-        "kingdom.base.records.load:_runs_or_could",
-        replace("A not in B or C is not None", "C is not None"),
+        "kingdom.base.records.load:_by_general",
+        replace("_is_served(A, B, C)", "True"),
         caught_by="uninstalled",
     ),
     Mutant(

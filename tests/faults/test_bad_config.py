@@ -123,6 +123,25 @@ def check_uninstalled(tree: Path) -> list[str]:
     return wrong
 
 
+def check_never_accepted(tree: Path) -> list[str]:
+    """A manifest that was never good may be that of the general which takes what nobody else does."""
+    home = trees.new_folder()
+    places = homes.make(home, config={"king": {"intervals": {"event_check_seconds": 0.2}}})
+    replace(places.manifest(homes.GENERAL), b"name: [")
+    homes.put(home, "events", "pending", homes.event("evt-github-1-x"))
+    with trees.running(tree, home, KING):
+        told = trees.until(lambda: "keeps events that nobody takes" in log(places))
+        wrong = [] if told else ["said nothing"]
+        wrong += goes_on(places)
+        if oracle.states_of(home, "events") != {"evt-github-1-x": ["pending"]}:
+            wrong.append(f"it did not wait: {oracle.states_of(home, 'events')}")
+        homes.install(home, homes.GENERAL)
+        done = trees.until(lambda: oracle.states_of(home, "events") == {"evt-github-1-x": ["dispatched"]})
+        wrong += [] if done else ["it was not served when the manifest was mended"]
+    trees.remove(home)
+    return wrong
+
+
 def goes_on(places: Places) -> list[str]:
     """Three more turns: whatever it has to say at each of them is said by then."""
     turns = oracle.beats(places, "king")
@@ -152,6 +171,7 @@ CHECKS: dict[str, Callable[[Path], list[str]]] = {
     "a pipe for a file": check_fifo,
     "reload": check_reload,
     "uninstalled": check_uninstalled,
+    "never accepted": check_never_accepted,
 }
 
 

@@ -19,6 +19,7 @@ from tests.faults.watch import (
     test_honest_load,
     test_hung,
     test_launcher,
+    test_mended_files,
     test_orphans,
 )
 from tests.faults.watch.kingdoms import LAUNCHERS, THRESHOLD, kingdom
@@ -54,6 +55,7 @@ CHECKS: dict[str, Check] = {
     "hung in a read": noticed,
     "hung and busy": hung_by("busy"),
     "slow clone": slow_clone,
+    "mended": test_mended_files.check,
     "short lives": lambda tree, launcher: test_crash_loop.check_short_lives(tree, launcher, test_crash_loop.SHORT[1]),
     "ended": lambda tree, launcher: test_ends.check_comes_back(tree, launcher, []),
     "clock": test_clock.check_steps,
@@ -166,6 +168,31 @@ MUTANTS: list[Mutant] = [
         "kingdom.base.runtime.role",
         replace("_is_missed(...)", "False"),
         caught_by="ended",
+    ),
+    # 39: files that are broken and mended
+    Mutant(
+        "a role that refused its configuration is not started again when that is mended",
+        "kingdom.court.steward.diagnosis",
+        replace("State.MENDED if A else State.REFUSED", "State.REFUSED"),
+        caught_by="mended",
+    ),
+    Mutant(
+        "permissions that are given back are no change of a file",
+        "kingdom.base.records.refusals",
+        replace("[A, about.st_ctime_ns, B, C]", "[A, B, C]"),
+        caught_by="mended",
+    ),
+    Mutant(
+        "no copy of an accepted manifest is kept",
+        "kingdom.court.king.accepted",
+        drop("self._keep"),
+        caught_by="mended",
+    ),
+    Mutant(
+        "a chamberlain does not start while its configuration is broken",
+        "kingdom.chamberlain",
+        omit("role.RoleSpec", "keeps_config"),
+        caught_by="mended",
     ),
     # 18: alerts
     Mutant(

@@ -103,10 +103,11 @@ class Damages:
             return
         if path.is_dir():
             path.rmdir()
-        if path.exists() and path.read_bytes() == whole:
+        if path.exists():
             path.chmod(0o600)
-        elif path.exists() and self._dice.random() < 0.5:
-            path.chmod(0o600)
+            if path.read_bytes() == whole:
+                return
+        if path.exists() and self._dice.random() < 0.5:
             path.write_bytes(whole)
         else:
             draft = path.with_name(f".{path.name}.draft")
@@ -136,6 +137,9 @@ class Turmoil:
         self.put: dict[str, str] = {}
         #: The questions that were answered, by the event that answers.
         self.answered: dict[str, str] = {}
+        #: Orders of people: the task that each one is about, by order.
+        self.cancelled: dict[str, str] = {}
+        self.retried: dict[str, str] = {}
         self.did: Counter[str] = Counter()
 
     # What people and other programs do.
@@ -162,6 +166,16 @@ class Turmoil:
         payload = {"task_id": task, "human_response": "go on", "text": "go on", "user": "me"}
         event = homes.event(name, "console.human_response", repo=None, payload=payload, priority="high")
         homes.put(self.places.home, "events", "pending", event)
+
+    def cancel(self, task: str) -> None:
+        name = f"order-cancel-{len(self.cancelled) + 1:05}"
+        self.cancelled[name] = task
+        homes.put(self.places.home, "orders", "pending", homes.order(name, action="cancel", target=task))
+
+    def retry(self, task: str) -> None:
+        name = f"order-retry-{len(self.retried) + 1:05}"
+        self.retried[name] = task
+        homes.put(self.places.home, "orders", "pending", homes.order(name, action="retry", target=task))
 
     # Faults.
 
@@ -213,18 +227,32 @@ class Turmoil:
         return [*waits[:5], *left, *idle] if home.exists() else []
 
     def wrong(self) -> list[str]:
-        """Each event one task, each answer one resume, each told once; nothing is discarded, parked or left over."""
+        """Each event one task, each answer one resume, each told once; nothing is discarded, parked or left over.
+
+        A task that was cancelled, and one that was asked to fail, may end so.
+        """
         home = self.places.home
         found = [*oracle.half_visible(home), *oracle.in_one_place(home), *oracle.parked(home)]
         found += [f"not at rest: {what}" for what in self.not_yet()]
         tasks = oracle.contents(home, "tasks")
-        by_event = Counter(task["event_id"] for task in tasks if not task.get("retry_of"))
+        again = {made for task in tasks for made in task.get("retried_as") or ()}
+        by_event = Counter(task["event_id"] for task in tasks if task["id"] not in again)
+        cancelled = {task["event_id"] for task in tasks if task["id"] in self.cancelled.values()}
         for name in (*self.put, *self.answered):
             found += oracle.exactly(f"tasks of {name}", 1, by_event[name])
         for event in oracle.contents(home, "events"):
-            if event.get("status") in ("discarded", "failed") and event.get("discarded_code") != "cancelled":
+            may_fail = event["id"] in cancelled or self.put.get(event["id"]) == "fail"
+            if event.get("status") in ("discarded", "failed") and not may_fail:
                 found.append(f"{event['id']} is {event['status']}: {event.get('discarded_reason')}")
-        resumed = Counter(task["payload"].get("original_task_id") for task in tasks if task["type"] == "resume")
+        for order in oracle.contents(home, "orders"):
+            wanted = int(order["action"] == "retry" and order.get("code") == "done")
+            found += oracle.exactly(f"tasks made by {order['id']}", wanted, int(order.get("made") in again))
+        found += oracle.exactly("orders", len(self.cancelled) + len(self.retried), len(oracle.contents(home, "orders")))
+        resumed = Counter(
+            task["payload"].get("original_task_id")
+            for task in tasks
+            if task["type"] == "resume" and task["id"] not in again
+        )
         for question in self.answered.values():
             found += oracle.exactly(f"resumes of {question}", 1, resumed[question])
         found += [f"{task['id']} is {task['state']}" for task in tasks if task["state"] != "completed"]
@@ -235,7 +263,7 @@ class Turmoil:
         for task in tasks:
             first = "thread_update" if task["type"] == "resume" else "thread_start"
             thread = task.get("thread_task_id") or task["id"]
-            if not told[thread if first == "thread_update" else task["id"], first] and not task.get("retry_of"):
+            if not told[thread if first == "thread_update" else task["id"], first] and task["id"] not in again:
                 found.append(f"{task['id']} has no {first}")
         return found
 
