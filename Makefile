@@ -18,8 +18,8 @@ export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
 endif
 
 .PHONY: help setup up demo down status attach logs test check check-style check-types check-tests web-test \
-	test-machines test-outside test-distributed test-roots faults faults-as-user test-as-user faults-quick bench bench-quick \
-	docs clean
+	test-machines test-outside test-distributed test-roots faults faults-as-user test-as-user soak faults-quick bench \
+	bench-quick docs clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -109,6 +109,10 @@ test-as-user: ## the quick suite as a user without root, tmux, strace and jq; ne
 	@bin/setup dev
 	@WITHOUT='tmux strace jq' exec tests/faults/as_user.sh -q -n $(WORKERS) --dist worksteal \
 		$${CHECKS:-tests $(ELSEWHERE:%=--ignore=tests/%)}
+
+soak: ## everything at once, at random, in a kingdom at work [MINUTES=15 LAUNCHER=tmux SEED=]
+	@bin/setup dev
+	@exec $(PY) -m tests.faults.soak $${MINUTES:+--minutes "$$MINUTES"} $${LAUNCHER:+--launcher "$$LAUNCHER"} $${SEED:+--seed "$$SEED"}
 
 faults-quick: ## the quick fault checks
 	@bin/setup dev

@@ -416,6 +416,11 @@ def _roles(places: Places) -> Iterator[Finding]:
             yield Finding("bad", "roles", f"{role.name} is quarantined after a crash loop", step)
         elif role.state == "down":
             yield Finding("warn", "roles", f"{role.name} is stopped by hand", start)
+        elif role.stopped and not nobody:
+            yield Finding("bad", "roles", f"{role.name} stays down: its launcher was asked to stop it", start)
+        elif role.refuses:
+            step = f"correct that; where the {roster.watcher(role.name)} runs it comes back by itself, else by {start}"
+            yield Finding("bad", "roles", f"{role.name} does not start: {one_line(role.refuses, 300)}", step)
         elif not nobody:
             what = "holds its lock and writes no heartbeat" if role.state == "silent" else "should run and does not"
             step = f"read logs/{role.name}.log; `{home.command()} restart {role.name}` starts it again"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kingdom.base.errors import Exit
+from kingdom.base.home import roster
 from kingdom.base.home.places import Places
 from kingdom.base.times import rests_until
 from kingdom.base.words import STATES, count, duration, one_line, time_apart
@@ -132,9 +133,14 @@ def _outdated(view: Picture) -> Section:
 def _next_step(role: RoleView, beating: set[str]) -> str:
     if role.state == "quarantined":
         return f"read logs/{role.name}.log, then `{home.command()} start {role.name}`"
-    watcher = "king" if role.name == "chamberlain" else "chamberlain"
-    by_itself = "it comes back by itself, or by " if watcher in beating else ""
-    return f"{by_itself}`{home.command()} {'restart' if role.state == 'silent' else 'start'} {role.name}`"
+    start = f"`{home.command()} {'restart' if role.state == 'silent' else 'start'} {role.name}`"
+    is_watched = roster.watcher(role.name) in beating
+    if role.stopped:
+        return f"its launcher was asked to stop it, and it stays down until {start}"
+    if role.refuses:
+        then = "then it comes back by itself" if is_watched else f"then {start}"
+        return f"{one_line(role.refuses, LONGEST_TEXT)}; correct that, {then}"
+    return f"it comes back by itself, or by {start}" if is_watched else start
 
 
 def _failures(view: Picture) -> Section:

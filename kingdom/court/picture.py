@@ -24,7 +24,7 @@ from kingdom.base.home import roster
 from kingdom.base.home.code import installed_code
 from kingdom.base.home.places import Places, is_hidden
 from kingdom.base.home.states import MOVES
-from kingdom.base.records import heartbeats, notes, sessions
+from kingdom.base.records import heartbeats, notes, refusals, sessions
 from kingdom.base.records.ids import by_day_and_number
 from kingdom.base.times import moment, rests_until
 
@@ -53,6 +53,10 @@ class RoleView(NamedTuple):
     restarts: int = 0
     #: It runs other code than is installed: it was started before an upgrade.
     outdated: bool = False
+    #: Why it refuses to start, until a file that it names is corrected; "" when it does not.
+    refuses: str = ""
+    #: Somebody asked its launcher to stop it, so it stays down.
+    stopped: bool = False
 
     @property
     def beats(self) -> bool:
@@ -266,6 +270,9 @@ def _role(places: Places, name: str, now: float, hang_seconds: float, installed:
     if foreign is not None and foreign <= hang_seconds:
         return RoleView(name, "foreign", pid, age, up_seconds)
     not_running = RoleView(name, "absent" if wanted == "up" else wanted, None, age, restarts=restarts)
+    if wanted == "up":
+        why, stopped = refusals.why(places, name), roster.was_stopped(places, name)
+        not_running = not_running._replace(refuses=why, stopped=stopped)
     if not is_locked(places.lock(name)):
         return not_running
     state = str(heartbeat.get("state", "idle"))

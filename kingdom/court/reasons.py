@@ -16,7 +16,7 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadInput, BadName, KingdomError, NoSuchThing
 from kingdom.base.home import config, manifests, roster
 from kingdom.base.home.places import Places, check_name
-from kingdom.base.records import foreign, heartbeats, load, notes
+from kingdom.base.records import foreign, heartbeats, load, notes, refusals
 from kingdom.base.records.lookup import Found, find
 from kingdom.base.records.messages import Event
 from kingdom.base.times import clock_of, rests_until
@@ -193,8 +193,7 @@ class Reasons:
             missing = f"{named} is not installed; `{command}` lists what is"
             return Said("not_installed", missing, general=named, command=command)
         if not self._is_played(general):
-            command = f"{self._command} start {general}"
-            return Said("role_off", f"{general} does not run; `{command}` starts it", role=general, command=command)
+            return self._is_off(general, general)
         if found.state == "pending":
             others = _no_soldier_because(places, found, general)
             not_taken = Said("not_taken", f"{general} has not taken it yet", general=general)
@@ -226,9 +225,17 @@ class Reasons:
         hang_seconds = float(system["heartbeat"]["threshold_seconds"])
         return heartbeats.is_played(self._places, role, lambda: hang_seconds, time.time())
 
-    def _is_off(self, role: str) -> str:
-        said = f"the {role} does not run; {self._starts(role)}"
-        return Said("role_off", said, role=role, command=self._how_to(role))
+    def _is_off(self, role: str, subject: str = "") -> str:
+        off = f"{subject or f'the {role}'} does not run"
+        if roster.was_stopped(self._places, role):
+            command = f"{self._command} start {role}"
+            said = f"{off}: its launcher was asked to stop it; `{command}` starts it"
+            return Said("role_stopped", said, role=role, command=command)
+        if why := one_line(refusals.why(self._places, role), LONGEST):
+            watcher = roster.watcher(role)
+            then = "it comes back by itself" if self._is_played(watcher) else self._starts(role)
+            return Said("role_refuses", f"{off}: {why}; once that is corrected {then}", role=role, why=why)
+        return Said("role_off", f"{off}; {self._starts(role)}", role=role, command=self._how_to(role))
 
     def _starts(self, role: str) -> str:
         return f"`{self._how_to(role)}` starts it"

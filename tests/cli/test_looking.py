@@ -9,15 +9,17 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.lock import Lock
-from kingdom.base.errors import TookTooLong
-from kingdom.base.records import notes
+from kingdom.base.errors import BadConfig, TookTooLong
+from kingdom.base.home.places import Places
+from kingdom.base.records import notes, refusals
 from kingdom.base.times import stamp
 from kingdom.base.words import duration, one_line, printable, table
 from kingdom.cli import home, overview, say
@@ -752,6 +754,47 @@ def test_a_missing_role_comes_back_by_itself_while_its_watcher_is_at_work(termin
     shown = terminal("status").out
     assert f"\n  chamberlain  not running: it comes back by itself, or by `{home.command()} start chamberlain`" in shown
     assert f"\n  envoy  not running: `{home.command()} start envoy`\n" in shown
+
+
+def stop_through_launcher(places: Places) -> None:
+    write(places.roll_call("chamberlain"), {"stopped": ["envoy"]})
+
+
+def refuse(places: Places) -> None:
+    error = BadConfig(path=places.config / "envoy.yaml", line=":3", key="intervals", why="is a text")
+    refusals.note(places, home.disk(places), "envoy", error, {})
+
+
+@pytest.mark.parametrize(
+    ("is_watched", "begin", "said"),
+    [
+        (True, stop_through_launcher, "its launcher was asked to stop it, and it stays down until `{start}`"),
+        (True, refuse, "{config}/envoy.yaml:3: intervals: is a text; correct that, then it comes back by itself"),
+        (False, refuse, "{config}/envoy.yaml:3: intervals: is a text; correct that, then `{start}`"),
+    ],
+)
+def test_what_will_become_of_a_missing_role_is_what_its_watcher_does(
+    terminal: Terminal, king_runs: None, is_watched: bool, begin: Callable[[Places], None], said: str
+) -> None:
+    places = terminal.places
+    make_folder(places.own("envoy"))
+    make_folder(places.own("chamberlain"))
+    begin(places)
+    with ExitStack() as held:
+        for role in ("king", *(["chamberlain"] if is_watched else [])):
+            make_folder(places.own(role))
+            places.heartbeat(role).write_text(json.dumps({"pid": os.getpid(), "state": "idle"}))
+            if role != "king":
+                held.enter_context(closing(Held(places, role)))
+        shown = terminal("status").out
+        found = terminal("doctor").out
+        why = Reasons(places, home.command()).keeps_messages()
+    start = f"{home.command()} start envoy"
+    assert f"\n  envoy  not running: {said.format(start=start, config=places.config)}\n" in shown
+    assert "envoy stays down: " in found if begin is stop_through_launcher else "envoy does not start: " in found
+    assert why is not None
+    assert ("its launcher was asked to stop it" if begin is stop_through_launcher else "envoy.yaml:3: ") in why
+    assert ("comes back by itself" in why) is (is_watched and begin is refuse)
 
 
 def test_status_says_how_a_kingdom_that_is_down_is_started(terminal: Terminal) -> None:

@@ -230,6 +230,10 @@ class Places:
         """Return a role's note of the configuration that it could not start with."""
         return self.own(role) / "refused.json"
 
+    def roll_call(self, watcher: str) -> Path:
+        """Return what the watcher of roles notes of those that stay down."""
+        return self.own(watcher) / "roll-call.json"
+
     def wanted(self, role: str) -> Path:
         """Return the file that says `down`, `quarantined` or, of a general, `uninstalled` if a role shall not run."""
         return self.wanted_folder / check_name("role", role)

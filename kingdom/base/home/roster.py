@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kingdom.base.disk.codec import text_of
+from kingdom.base.disk.codec import read_json_or, text_of
 from kingdom.base.home import config, team
 from kingdom.base.home.places import Places
 
@@ -78,6 +78,12 @@ def desired_state(places: Places, name: str) -> str:
     """Return `up`, or `down` when a person stopped it, or `quarantined` after a crash loop."""
     word = text_of(places.wanted(name), 64).strip()
     return word if word in ("down", "quarantined") else "up"
+
+
+def was_stopped(places: Places, name: str) -> bool:
+    """Return whether somebody asked the launcher itself to stop a role: its watcher then leaves it down."""
+    stopped = read_json_or(places.roll_call(watcher(name)), {}).get("stopped")
+    return isinstance(stopped, list) and name in stopped
 
 
 def how_to_start(places: Places, name: str, command: str) -> str:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kingdom.base.disk.atomic import Disk
-from kingdom.base.disk.codec import read_bytes, read_json_or
+from kingdom.base.disk.codec import read_bytes, read_json_or, to_json
 from kingdom.base.disk.lock import holder_pid, is_locked
 from kingdom.base.errors import BadFile, Exit, KingdomError, LauncherError, Locked
 from kingdom.base.home.places import Places
@@ -158,6 +158,7 @@ class RollCall:
         self._looked_after_until = 0.0
         self._unanswered_since: float | None = None
         self._logged_error = ""
+        self._noted_stopped: list[str] | None = None
 
     @property
     def wait(self) -> float:
@@ -201,7 +202,17 @@ class RollCall:
         except LauncherError as error:
             return findings + self._no_answer(error, threshold)
         self._logged_error, self._unanswered_since = "", None
+        self._note_stopped()
         return findings
+
+    def _note_stopped(self) -> None:
+        """Note for `status` and `why` who stays down because the launcher itself was asked to stop it."""
+        stopped = sorted(role for role, state in self._states.items() if state is State.STOPPED)
+        if stopped == self._noted_stopped:
+            return
+        with suppress(OSError):  # a full disk: it is tried again
+            self._disk.rewrite(self._places.roll_call(self._own), to_json({"stopped": stopped}))
+            self._noted_stopped = stopped
 
     def _watched(self) -> list[RoleRow]:
         return [row for row in self._rows() if watcher(row.name) == self._own]

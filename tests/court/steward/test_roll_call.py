@@ -15,6 +15,7 @@ import pytest
 from kingdom.base.disk.atomic import Disk
 from kingdom.base.disk.lock import Lock
 from kingdom.base.errors import LauncherError, Locked
+from kingdom.base.home import roster
 from kingdom.base.home.places import Places
 from kingdom.base.home.roster import ROLES, RoleRow
 from kingdom.base.runtime.processes import started_at
@@ -202,6 +203,18 @@ def test_who_was_stopped_or_cannot_run_is_left_and_only_the_latter_is_told_once(
     found = calls(roll_call(), clock, 60)
     assert [what for _, what, _ in told(found)] == ([] if status.stopped else [What.REFUSED])
     assert len(launcher.started) == started
+
+
+def test_whom_the_launcher_was_asked_to_stop_is_noted_until_he_is_started(
+    roll_call: Callable[..., RollCall], launcher: Launcher, clock: Clock, places: Places
+) -> None:
+    roll = roll_call()
+    launcher.says = {"king": RoleStatus(code=0, stopped=True)}
+    calls(roll, clock, 20)
+    assert roster.was_stopped(places, "king")
+    launcher.says = {"king": RoleStatus(pid=os.getpid())}
+    calls(roll, clock, 1)
+    assert not roster.was_stopped(places, "king")
 
 
 def test_whoever_holds_its_lock_and_beats_is_well_and_the_launcher_is_not_asked(
