@@ -7,4 +7,6 @@ from kingdom.base.runtime import role
 from kingdom.court.envoy.job import EnvoyJob
 
 if __name__ == "__main__":
-    sys.exit(role.run(role.RoleSpec("envoy", "envoy", takes_in=("message",), once=role.wants_once(sys.argv)), EnvoyJob))
+    once = role.wants_once(sys.argv)
+    spec = role.RoleSpec("envoy", "envoy", also_reads=("hall",), takes_in=("message",), once=once)
+    sys.exit(role.run(spec, EnvoyJob))

@@ -258,14 +258,26 @@ class Turmoil:
         found += [f"{task['id']} is {task['state']}" for task in tasks if task["state"] != "completed"]
         messages = oracle.contents(home, "messages")
         found += [f"{message['id']} is {message['state']}" for message in messages if message["state"] != "sent"]
-        told = Counter((message.get("task_id"), message["type"]) for message in messages if message.get("task_id"))
-        found += [f"{type_} of {task}: {times} times" for (task, type_), times in told.items() if times > 1]
+        first = Counter(message["task_id"] for message in messages if message["type"] in FIRST)
+        last = Counter((_ended_by(message), message["type"]) for message in messages)
+        threads = Counter(task.get("thread_task_id") or task["id"] for task in tasks if task["id"] not in again)
+        for thread, tasks_in_it in threads.items():
+            found += oracle.exactly(f"beginnings told of {thread}", tasks_in_it, first[thread])
         for task in tasks:
-            first = "thread_update" if task["type"] == "resume" else "thread_start"
-            thread = task.get("thread_task_id") or task["id"]
-            if not told[thread if first == "thread_update" else task["id"], first] and task["id"] not in again:
-                found.append(f"{task['id']} has no {first}")
+            if (type_ := LAST.get(task["outcome"])) is not None:
+                found += oracle.exactly(f"{type_} of {task['id']}", 1, last[task["id"], type_])
         return found
+
+
+FIRST = ("thread_start", "thread_update")
+LAST = {"success": "notification", "failed": "notification", "needs_human": "human_input_request"}
+"""What people are told at the beginning of a task, and by its outcome at its end."""
+
+
+def _ended_by(message: dict[str, Any]) -> str | None:
+    context = (message.get("context") or {}).get("reply_context") or {}
+    task: str | None = context.get("task_id")
+    return task
 
 
 LEFT = (
