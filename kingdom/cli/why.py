@@ -214,7 +214,7 @@ def _rules(places: Places, found: Found) -> list[str]:
     event = valid_event(found)
     if event is None or event.is_answer:
         return []
-    table = routing.table(manifests.installed(places)[0])
+    table = routing.table(manifests.in_force(places).manifests)
     route = table.route(event)
     if route is not None:
         return [f"it will go to {route.general}, by its {route.rule}"]

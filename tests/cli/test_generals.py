@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kingdom.base.disk.atomic import make_folder
+from kingdom.base.home import manifests
 from kingdom.base.home.places import Places, find_data
 from kingdom.cli import launchers
 from tests.cli.conftest import Terminal
@@ -182,6 +184,25 @@ def test_a_claim_that_is_taken_is_told(terminal: Terminal, tmp_path: Path) -> No
     path = package(tmp_path / "gen-x", {**WHOLE, "keywords": ["briefing"]})
     said = terminal.ok("generals", "install", str(path))
     assert "Note: 'briefing' belongs to gen-briefing already; gen-x does not get it." in said
+
+
+def test_a_manifest_that_is_gone_is_named_until_its_general_is_uninstalled(terminal: Terminal) -> None:
+    places = terminal.places
+    path = manifests.accepted(places, "gen-briefing")
+    make_folder(path.parent)
+    places.manifest("gen-briefing").rename(path)
+    said = terminal("generals")
+    assert said.code == 1
+    assert f"{places.manifest('gen-briefing')}: the file: is gone; put it back, or run `" in said.out
+    assert terminal.ok("generals", "uninstall", "gen-briefing").startswith("gen-briefing is uninstalled; ")
+    assert "is gone" not in terminal.ok("generals")
+
+
+def test_a_general_that_was_uninstalled_can_be_installed_again(terminal: Terminal) -> None:
+    terminal.ok("generals", "uninstall", "gen-briefing")
+    assert manifests.is_uninstalled(terminal.places, "gen-briefing")
+    terminal("generals", "install", "gen-briefing")
+    assert not terminal.places.wanted("gen-briefing").exists()
 
 
 def test_the_list_names_what_cannot_be_used(terminal: Terminal) -> None:

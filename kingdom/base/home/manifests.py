@@ -163,7 +163,7 @@ def installed(places: Places) -> tuple[list[Manifest], list[BadConfig]]:
             bad.append(BadConfig(path=path, line="", key="the file", why="its name cannot be a general's"))
         except NoSuchThing:
             continue
-    return good, bad
+    return good, [*bad, *(_gone(places.manifest(name)) for name in lost(places))]
 
 
 def in_force(places: Places, is_open: Callable[[Path], bool | None] = lambda path: None) -> InForce:
@@ -196,11 +196,15 @@ def _settled_text(path: Path, is_open: Callable[[Path], bool | None]) -> str:
     try:
         text = config.read_text(path)
     except FileNotFoundError:
-        why = f"is gone; put it back, or run `kingdom generals uninstall {path.stem}`"
-        raise BadConfig(path=path, line="", key="the file", why=why) from None
+        raise _gone(path) from None
     if is_open(path) or fingerprint(path) != before:
         raise BadConfig(path=path, line="", key="the file", why="is being written")
     return text
+
+
+def _gone(path: Path) -> BadConfig:
+    why = f"is gone; put it back, or run `kingdom generals uninstall {path.stem}`"
+    return BadConfig(path=path, line="", key="the file", why=why)
 
 
 def _accepted(places: Places, name: str) -> Manifest | None:
