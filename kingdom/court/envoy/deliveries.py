@@ -19,8 +19,6 @@ from kingdom.court.envoy.conversations import THREAD_RULES, Address
 from kingdom.court.envoy.locked_out import LockedOut
 from kingdom.court.envoy.poster import Poster
 
-LONGEST_PAUSE = 60.0
-"""A channel that cannot be reached is tried at least so often."""
 STUCK_SECONDS = 90.0
 CLOSE_SECONDS = 5.0
 
@@ -169,7 +167,7 @@ class Deliveries:
             self._services.log.error(f"{error}; its messages wait")
         if isinstance(error, ChannelLocked):
             self._locked_out.note(channel, str(error))
-        pause = min(LONGEST_PAUSE, 2 * self._pauses.get(channel, 0.5))
+        pause = min(error.longest_pause, 2 * self._pauses.get(channel, 0.5))
         self._pauses[channel] = pause
         self._down[channel] = self._services.monotonic() + max(pause, error.after)
 

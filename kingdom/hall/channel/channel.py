@@ -13,7 +13,7 @@ from kingdom.base.errors import KingdomError
 from kingdom.base.home import config as configuration
 from kingdom.base.home.places import Places
 from kingdom.base.words import one_line, printable
-from kingdom.court.envoy.channels.base import IN_THREAD, Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, Said
+from kingdom.court.envoy.channels.base import IN_THREAD, Channel, ChannelRefused, Draft, Kit, NeighbourDown, Post, Said
 from kingdom.court.envoy.channels.journal import Journal
 from kingdom.hall.channel.listener import HallListener
 from kingdom.hall.database import own_rooms
@@ -55,7 +55,7 @@ class Hall(Channel):
         try:
             self._topics = _open_topics(kit)
         except KingdomError as error:
-            raise ChannelDown(channel="the hall", why=str(error)) from None
+            raise NeighbourDown(channel="the hall", why=str(error)) from None
         self._producer = self._topics.producer()
         self._listener = HallListener(self._topics.group(GROUP, PERSISTED, DEAD), self._said, kit.alarm.ring)
         self._throne = self._listener.expect(client_msg_id(WELCOME))
@@ -89,7 +89,7 @@ class Hall(Channel):
             self._kit.disk.rewrite(self._throne_mark, b"")
         heard = self._listener.heard()
         if not heard and self._listener.away:
-            raise ChannelDown(channel="the hall", why=self._listener.away)
+            raise NeighbourDown(channel="the hall", why=self._listener.away)
         return heard
 
     def acknowledge(self, said: Sequence[Said]) -> None:
@@ -142,7 +142,7 @@ class Hall(Channel):
             refused = expected.result(STORE_SECONDS)
         except TimeoutError:
             self._listener.forget(client_id)
-            raise ChannelDown(channel="the hall", why="its worker has not stored a message in time") from None
+            raise NeighbourDown(channel="the hall", why="its worker has not stored a message in time") from None
         if refused:
             raise ChannelRefused(channel="the hall", why=refused)
 
@@ -155,7 +155,7 @@ class Hall(Channel):
         except TimeoutError:
             return
         if outcome is Outcome.REFUSED:
-            raise ChannelDown(channel="the hall", why=why)
+            raise NeighbourDown(channel="the hall", why=why)
 
     def _ask_for_throne_room(self) -> None:
         facts = {"roomId": THRONE_ROOM, "name": THRONE_NAME, "kind": own_rooms.THRONE}

@@ -21,6 +21,7 @@ from kingdom.court.envoy.channels.base import (
     ChannelRefused,
     Draft,
     Kit,
+    NeighbourDown,
     Post,
     RoomBusy,
     Stuck,
@@ -107,6 +108,8 @@ def test_a_channel_that_is_away_is_left_alone_for_longer_and_longer_and_told_of_
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     deliveries.down("errand", ChannelDown(channel="errand", why="no route", after=600.0))
     assert deliveries._free(HERE) - clock() == 600
+    deliveries.down("errand", NeighbourDown(channel="errand", why="its worker is away"))
+    assert deliveries._free(HERE) - clock() == 4
     assert logged(given) == ["errand cannot be reached: no route; its messages wait"]
 
 

@@ -23,10 +23,20 @@ class ChannelRefused(KingdomError):
 class ChannelDown(ChannelRefused):
     """{channel} cannot be reached: {why}"""
 
+    longest_pause: float = 60.0
+    """Seconds until it is tried again, at the most."""
+
     def __init__(self, *, after: float = 0.0, **facts: object) -> None:
         super().__init__(**facts)
         self.after = after
         """Seconds for which the channel has asked to be left alone; 0 when it has said nothing of the kind."""
+
+
+class NeighbourDown(ChannelDown):
+    """{channel} cannot be reached: {why}"""
+
+    # A role beside the envoy: asking costs nobody anything, and it comes back within seconds.
+    longest_pause = 4.0
 
 
 class ChannelLocked(ChannelDown):
