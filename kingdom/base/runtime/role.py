@@ -170,7 +170,7 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
     files = ConfigFiles(places, spec.config_name, *spec.also_reads)
     read = {**files.seen, **refusals.versions([places.manifest(spec.name)] if spec.config_name == "general" else [])}
     try:
-        services, job = _assembled(spec, places, lock, build)
+        services, job = _assembled(spec, places, lock, build, log)
         log = services.log  # which knows the secrets
         loop = _Loop(spec, services, lock, job, files)
         refusals.forget(places, disk, spec.name)
@@ -238,10 +238,16 @@ def _crashed(lock: Lock, log: Log, heartbeat: Heartbeat, places: Places) -> int:
     return int(Exit.FAILED)
 
 
-def _assembled(spec: RoleSpec, places: Places, lock: Lock, build: Callable[[Services], Job]) -> tuple[Services, Job]:
-    """Return a role's services and its job, by its files or, where it may, by what it accepted last."""
+def _assembled(
+    spec: RoleSpec, places: Places, lock: Lock, build: Callable[[Services], Job], log: Log
+) -> tuple[Services, Job]:
+    """Return a role's services and its job, by its files or, where it may, by what it accepted last.
+
+    If the job fails, `log` knows the secrets already.
+    """
     try:
         services = _services(spec, places, lock)
+        log.redact(services.secrets.values())
         job = build(services)
     except KingdomError as error:
         if not spec.keeps_config or error.exit is not Exit.REFUSED or not places.accepted(spec.name).is_dir():

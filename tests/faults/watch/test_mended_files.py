@@ -35,7 +35,7 @@ AT_MOST = 60.0
 class Trial(NamedTuple):
     file: str
     kind: str
-    #: Those that end while the file is broken; others may.
+    #: Those that are killed while the file is broken; others are killed or stopped.
     roles: tuple[str, ...]
 
 
@@ -68,7 +68,7 @@ def go_through(court: Turmoil, trial: Trial, at_most: float) -> tuple[float, lis
     others = court.dice.sample(sorted({*court.roles} - {*trial.roles}), court.dice.randrange(3))
     stopped = []
     for role in (*trial.roles, *others):
-        if court.dice.random() < 0.6:
+        if role in trial.roles or court.dice.random() < 0.5:
             court.kill(role)
         else:
             court.stop(role)

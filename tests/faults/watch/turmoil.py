@@ -6,7 +6,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -320,7 +320,20 @@ def turmoil(launcher: str, seed: int, roles: tuple[str, ...] = ROLES, tree: Path
         done = court.cli("up", timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr + court.logs()
         court.wait_for_beats(*roles, seconds=60)
-        yield Turmoil(court, random.Random(seed), roles)
+        with _environment(court.env):
+            yield Turmoil(court, random.Random(seed), roles)
+
+
+@contextmanager
+def _environment(env: Mapping[str, str]) -> Iterator[None]:
+    """Let roles that are started from here have the environment of the others: it is handed on by who starts them."""
+    before = dict(os.environ)
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _package(places: Places, general: str) -> None:
