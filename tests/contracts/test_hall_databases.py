@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import sqlite3
 import threading
+import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
@@ -195,6 +197,120 @@ def test_tables_of_a_newer_kingdom_are_left_alone(database: Database, url: str, 
         psycopg.connect(url, autocommit=True).execute(note).connection.close()
     with pytest.raises(Unavailable, match=r"a newer Kingdom has made the tables of this database \(step 9000"):
         database.migrate()
+
+
+FOREIGN = """
+CREATE TABLE users (
+    id uuid NOT NULL DEFAULT (gen_random_uuid()), email character varying NOT NULL,
+    password_hash character varying NOT NULL, created_at TIMESTAMP NOT NULL DEFAULT (now()),
+    CONSTRAINT pk_users PRIMARY KEY (id), CONSTRAINT uq_users UNIQUE (email));
+CREATE TABLE rooms (
+    id uuid NOT NULL DEFAULT (gen_random_uuid()), name character varying NOT NULL,
+    created_at TIMESTAMP NOT NULL DEFAULT (now()), last_message_id character varying,
+    last_message_at timestamp with time zone, CONSTRAINT pk_rooms PRIMARY KEY (id));
+CREATE TABLE room_members (
+    room_id uuid NOT NULL, user_id uuid NOT NULL, joined_at TIMESTAMP NOT NULL DEFAULT (now()),
+    last_read_message_id character varying, CONSTRAINT pk_room_members PRIMARY KEY (room_id, user_id));
+CREATE TABLE messages (
+    id character varying(26) NOT NULL, room_id uuid NOT NULL, sender_id uuid NOT NULL, client_msg_id uuid NOT NULL,
+    type character varying(20) NOT NULL DEFAULT 'TEXT', content text NOT NULL,
+    created_at TIMESTAMP NOT NULL DEFAULT (now()), CONSTRAINT uq_messages UNIQUE (room_id, sender_id, client_msg_id),
+    CONSTRAINT pk_messages PRIMARY KEY (id));
+CREATE INDEX idx_messages_room ON messages (room_id, id);
+INSERT INTO users VALUES ('0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a01', 'anna@example.org', 'x', '2026-01-02 03:04:05.678');
+INSERT INTO rooms VALUES ('0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a02', 'theirs', '2026-01-02 03:04:05.678', NULL, NULL);
+INSERT INTO room_members VALUES ('0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a02', '0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a01',
+    '2026-01-02 03:04:05.678', NULL);
+INSERT INTO messages VALUES ('01KE0000000000000000000000', '0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a02',
+    '0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a01', '0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a03', 'TEXT', 'before',
+    '2026-01-02 03:04:05.678');
+"""
+"""Tables as an object mapper of another service makes them: times without zones, no references."""
+THEIR_USER, THEIR_ROOM = "0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a01", "0b5ad8a4-3c8c-4f0e-9d5b-6f2f8d3b1a02"
+AT = "2026-01-02T03:04:05.678Z"
+
+
+def raw(url: str, home: Path, script: str) -> list[tuple[Any, ...]]:
+    """Carry out SQL as another program would; return the rows of the last statement."""
+    if url.startswith("sqlite"):
+        (home / "state/hall").mkdir(parents=True, exist_ok=True)
+        *statements, last, _ = re.split(r";\n?", script.strip().removesuffix(";") + ";")
+        with closing(sqlite3.connect(home / "state/hall/hall.db")) as db, db:
+            for statement in statements:
+                db.execute(statement.replace("'2026-01-02 03:04:05.678'", f"'{AT}'"))
+            return db.execute(last.replace("'2026-01-02 03:04:05.678'", f"'{AT}'")).fetchall()
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as db:
+        cursor = db.execute(script.encode())
+        while cursor.nextset():
+            pass
+        return cursor.fetchall() if cursor.description else []
+
+
+def test_tables_that_another_service_made_are_used_as_they_are(url: str, home: Path) -> None:
+    raw(url, home, FOREIGN)
+    database = open_database({}, {ADDRESS: url}, Places(home))
+    database.migrate()
+    [room] = database.read(lambda db: db.all("rooms_of", user_id=THEIR_USER, most=9))
+    assert (room["id"], room["created_at"], room["unread"]) == (THEIR_ROOM, AT, 0)
+    fields = {"producedAt": NOW, "messageType": "TEXT", "content": "after", "roomId": THEIR_ROOM}
+    event = {**fields, "senderId": THEIR_USER, "eventId": new_uuid(), "clientMsgId": new_uuid()}
+    arrival = Arrival(MessageCreated.from_json(json.dumps(event).encode()), "chat.messages.v1", "0:1")
+    [stored] = database.run(lambda db: persist(db, [arrival], 1_795_000_000.1234))
+    history = database.read(lambda db: db.all("newest_messages", room_id=THEIR_ROOM, most=9))
+    assert [(row["content"], row["created_at"]) for row in history] == [("after", NOW), ("before", AT)]
+    assert stored is not None
+    assert stored.created_at == NOW
+    if not url.startswith("sqlite"):
+        stranger = {**event, "senderId": new_uuid(), "clientMsgId": new_uuid()}
+        unknown = Arrival(MessageCreated.from_json(json.dumps(stranger).encode()), "chat.messages.v1", "0:2")
+        with pytest.raises(Refused, match="foreign key"):
+            database.run(lambda db: persist(db, [unknown], 1_795_000_000.1234))
+    database.migrate()
+    database.close()
+
+
+SPOILT = {
+    "it has no column password_hash": ("password_hash", "secret"),
+    "it may hold the same client_msg_id, room_id, sender_id twice": (
+        "CONSTRAINT uq_messages UNIQUE (room_id, sender_id, client_msg_id),",
+        "",
+    ),
+    "its rows need a tenant, which the hall does not know": (
+        "name character varying",
+        "tenant text NOT NULL, name text",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", SPOILT)
+def test_tables_that_cannot_be_used_are_named_and_left_alone(why: str, url: str, home: Path) -> None:
+    tables = FOREIGN.partition("INSERT")[0].replace(*SPOILT[why])
+    raw(url, home, tables)
+    database = open_database({}, {ADDRESS: url}, Places(home))
+    with pytest.raises(Unavailable, match=f"that the chat cannot use: {why}; name a database of its own in hall.yaml"):
+        database.migrate()
+    database.close()
+
+
+def test_other_services_may_leave_ids_and_times_to_the_database(database: Database, url: str, home: Path) -> None:
+    if url.startswith("sqlite"):
+        pytest.skip("no other service writes to the hall's own file")
+    [(user,)] = raw(
+        url,
+        home,
+        "INSERT INTO users (id, email, password_hash, created_at) VALUES (DEFAULT, 'e', 'x', DEFAULT) RETURNING id",
+    )
+    [(room,)] = raw(url, home, "INSERT INTO rooms (id, name, created_at) VALUES (DEFAULT, 'r', DEFAULT) RETURNING id")
+    raw(url, home, f"INSERT INTO room_members (room_id, user_id, joined_at) VALUES ('{room}', '{user}', DEFAULT)")
+    names, values = (
+        "id, room_id, sender_id, client_msg_id, type, content, created_at",
+        f"'{room}', '{user}', '{new_uuid()}'",
+    )
+    raw(url, home, f"INSERT INTO messages ({names}) VALUES ('{next_ulid(1_000)}', {values}, DEFAULT, 'hello', DEFAULT)")
+    [message] = database.read(lambda db: db.all("newest_messages", room_id=str(room), most=9))
+    assert (message["type"], message["content"], message["created_at"][:4]) == ("TEXT", "hello", f"{time.gmtime()[0]}")
 
 
 def standing(database: Database, user: str) -> Any:

@@ -26,6 +26,10 @@ class NewerTables(Unavailable):
     """a newer Kingdom has made the tables of this database (step {found}, this one knows {known}); use that one"""
 
 
+class ForeignTable(Unavailable):
+    """the database has a table {table} that the chat cannot use: {why}; name a database of its own in hall.yaml"""
+
+
 class Lost(Unavailable):
     """{path} {why}: put the chat's database back, or restore a backup; for an empty one delete {mark} and restart"""
 

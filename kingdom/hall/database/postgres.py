@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
 from kingdom.base.home.places import Places
+from kingdom.hall.database import adopting
 from kingdom.hall.database.base import (
     Refused,
     Row,
@@ -36,7 +37,7 @@ _OF_THE_DATA = ("22", "23")
 
 
 class _Moment(Loader):
-    """Reads a time with its zone, which is UTC on our connections, as the chat writes it."""
+    """Reads a time, which is UTC on our connections and in tables without zones, as the chat writes it."""
 
     def load(self, data: Any) -> str:
         day, _, clock = bytes(data).decode("ascii").partition(" ")
@@ -61,6 +62,8 @@ class PostgresDatabase:
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
             db.execute("CREATE TABLE IF NOT EXISTS hall_migrations (number integer PRIMARY KEY)")
             done = {row["number"] for row in db.execute("SELECT number FROM hall_migrations")}
+            if not done:
+                _check_tables(db)
             for number, script in missing_steps(done, "postgresql"):
                 db.execute(script.encode())
                 db.execute("INSERT INTO hall_migrations VALUES (%s)", (number,))
@@ -116,6 +119,7 @@ class PostgresDatabase:
         db = psycopg.connect(address, autocommit=True, row_factory=dict_row)
         db.adapters.register_loader("uuid", TextLoader)
         db.adapters.register_loader("timestamptz", _Moment)
+        db.adapters.register_loader("timestamp", _Moment)
         return db
 
     def _drop(self) -> None:
@@ -126,6 +130,28 @@ class PostgresDatabase:
             with suppress(ValueError):
                 self._open.remove(db)
             db.close()
+
+
+def _check_tables(db: psycopg.Connection[Row]) -> None:
+    """Return if the chat's tables are not there yet, or can be used as another service has made them."""
+    found: dict[str, dict[str, adopting.Column]] = {}
+    for row in db.execute(_COLUMNS, [list(adopting.COLUMNS)]):
+        column = adopting.Column(row["data_type"], row["is_needed"])
+        found.setdefault(row["table_name"], {})[row["column_name"]] = column
+    for table, columns in found.items():
+        unique = {frozenset(row["columns"]) for row in db.execute(_UNIQUE, [table])}
+        adopting.check(table, columns, unique)
+
+
+_COLUMNS = """
+    SELECT table_name, column_name, data_type, is_nullable = 'NO' AND column_default IS NULL AS is_needed
+    FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = ANY (%s)
+"""
+_UNIQUE = """
+    SELECT array_agg(attname::text) AS columns
+    FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
+    WHERE indisunique AND indpred IS NULL AND indrelid = %s::regclass GROUP BY indexrelid
+"""
 
 
 def _one_line(error: Exception) -> str:

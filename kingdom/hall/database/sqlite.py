@@ -13,6 +13,7 @@ from pathlib import Path
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.disk.space import check_room
 from kingdom.base.home.places import Places
+from kingdom.hall.database import adopting
 from kingdom.hall.database.base import (
     Lost,
     Refused,
@@ -59,6 +60,8 @@ class SqliteDatabase:
         with self._transaction("BEGIN IMMEDIATE") as db:
             db.execute("CREATE TABLE IF NOT EXISTS hall_migrations (number integer PRIMARY KEY)")
             done = {number for (number,) in db.execute("SELECT number FROM hall_migrations")}
+            if not done:
+                _check_tables(db)
             for number, script in missing_steps(done, "sqlite"):
                 for statement in _split(script):
                     db.execute(statement)
@@ -189,6 +192,21 @@ class _Connection:
         self.db = db
         self.lock = threading.Lock()
         self.is_closed = False
+
+
+def _check_tables(db: sqlite3.Connection) -> None:
+    """Return if the chat's tables are not there yet, or can be used as somebody has copied them."""
+    for table in adopting.COLUMNS:
+        rows = db.execute(
+            'SELECT name, "notnull" AND dflt_value IS NULL FROM pragma_table_info(?)', (table,)
+        ).fetchall()
+        indexes = db.execute(
+            'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial', (table,)
+        ).fetchall()
+        named = [db.execute("SELECT name FROM pragma_index_info(?)", index).fetchall() for index in indexes]
+        if rows:
+            columns = {name: adopting.Column("", bool(is_needed)) for name, is_needed in rows}
+            adopting.check(table, columns, {frozenset(name for (name,) in names) for names in named})
 
 
 def mark_of(path: Path) -> Path:

@@ -291,6 +291,13 @@ MUTANTS = [
         "proxies",
         near="test_who_asks_is_the_last_whom_a_trusted_proxy_names",
     ),
+    Mutant(
+        "any table will do",
+        "kingdom.hall.database.sqlite:SqliteDatabase.migrate",
+        drop("_check_tables"),
+        "database",
+        near="test_tables_that_cannot_be_used_are_named_and_left_alone",
+    ),
     # 7: clocks
     Mutant(
         "the id of a message follows the clock alone",

@@ -1,12 +1,12 @@
--- The four tables of the chat. SQLite takes the names of the types as they are and keeps texts; times are UTC.
-CREATE TABLE users (
+-- The four tables of the chat. Those of another service stay as they are: see `adopting`. SQLite takes the names of the types as they are and keeps texts; times are UTC.
+CREATE TABLE IF NOT EXISTS users (
     id uuid PRIMARY KEY,
     email varchar(320) NOT NULL UNIQUE,
     password_hash text NOT NULL,
     created_at timestamptz(3) NOT NULL
 );
 
-CREATE TABLE rooms (
+CREATE TABLE IF NOT EXISTS rooms (
     id uuid PRIMARY KEY,
     name varchar(100) NOT NULL,
     last_message_id varchar(26),
@@ -14,7 +14,7 @@ CREATE TABLE rooms (
     created_at timestamptz(3) NOT NULL
 );
 
-CREATE TABLE room_members (
+CREATE TABLE IF NOT EXISTS room_members (
     room_id uuid NOT NULL REFERENCES rooms (id),
     user_id uuid NOT NULL REFERENCES users (id),
     joined_at timestamptz(3) NOT NULL,
@@ -22,9 +22,9 @@ CREATE TABLE room_members (
     PRIMARY KEY (room_id, user_id)
 );
 
-CREATE INDEX room_members_user ON room_members (user_id);
+CREATE INDEX IF NOT EXISTS room_members_user ON room_members (user_id);
 
-CREATE TABLE messages (
+CREATE TABLE IF NOT EXISTS messages (
     id varchar(26) PRIMARY KEY,
     room_id uuid NOT NULL REFERENCES rooms (id),
     sender_id uuid NOT NULL REFERENCES users (id),
@@ -35,4 +35,4 @@ CREATE TABLE messages (
     UNIQUE (room_id, sender_id, client_msg_id)
 );
 
-CREATE INDEX messages_room ON messages (room_id, id);
+CREATE INDEX IF NOT EXISTS messages_room ON messages (room_id, id);
