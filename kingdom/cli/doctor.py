@@ -453,6 +453,8 @@ def _hall(places: Places) -> Iterator[Finding]:
     for said in picture.workers(places):
         yield from _worker(said, int(hall["limits"]["worker_lag"]))
     for said in picture.gateways(places):
+        if said.get("differ"):
+            yield Finding("bad", "hall", one_line(said["differ"], 500))
         if said.get("address"):
             yield _health(said["role"], str(said["address"]))
         else:

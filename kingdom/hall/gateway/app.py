@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,7 @@ from kingdom.hall.gateway.refusals import Refusal, answer, on_refusal
 from kingdom.hall.gateway.rest import OPERATIONS, Rest
 from kingdom.hall.gateway.rooms import Rooms
 from kingdom.hall.gateway.sessions import LOOK_SECONDS, Sessions
+from kingdom.hall.gateway.siblings import Siblings
 from kingdom.hall.gateway.sockets import UNDELIVERED, Sockets
 from kingdom.hall.gateway.store import Store
 from kingdom.hall.gateway.tokens import SECRET, Tokens, find_secret
@@ -72,12 +74,15 @@ class Application:
         limits = services.config["limits"]
         self._rates = {name: Rate(_limit(limits[name]), monotonic) for name in RATES}
         secret_path = services.places.own("gateway") / "secret"
-        tokens = Tokens(find_secret({**services.secrets, **_environment()}, secret_path, services.disk), clock)
+        secret = find_secret({**services.secrets, **_environment()}, secret_path, services.disk)
+        tokens = Tokens(secret, clock)
         self._store = Store(open_database(services.config, services.secrets, services.places))
         self._topics = open_topics(services.config["transport"], kit_of(services, services.config, PASSING))
         self._producer = self._topics.producer()
         self._clients = Clients(self._most_queued, self._cut)
         membership = Membership(self._store, monotonic)
+        here = f"the {services.name} of {socket.gethostname()}:{services.places.home}"
+        self._siblings = Siblings(self._store, here, secret, clock)
         memory = services.places.ended_sessions
         self._sessions = Sessions(self._store, memory, services.unsynced, services.log.warn, clock)
         self._rooms = Rooms(
@@ -230,6 +235,20 @@ class Application:
         else:
             self._rooms.hear(signal)
 
+    @property
+    def differ(self) -> str:
+        """Why other gateways of this database refuse tokens of this one, or "" if they do not."""
+        return self._siblings.differ
+
+    async def learn_siblings(self) -> None:
+        """Find out whether all gateways of a shared database have one secret, and say it when that changes."""
+        with suppress(Unavailable, Refused):
+            if self._store.is_shared and await self._siblings.look(self._services.monotonic()):
+                if self.differ:
+                    self._services.log.error(f"alert: {self.differ}")
+                else:
+                    self._services.log.info("all gateways of this database sign tokens with one secret")
+
     async def learn_sessions(self) -> None:
         """Learn which sessions were ended, and disconnect those; nothing while the database is away."""
         with suppress(Unavailable, Refused):
@@ -240,6 +259,7 @@ class Application:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.learn_sessions()
+            await self.learn_siblings()
 
     async def _keep_house(self) -> None:
         looked = 0.0
@@ -304,6 +324,7 @@ class Application:
             "database": "up" if database else "down",
             "topics": "up" if topics else "down",
             "worker": "up" if self._is_worker_up() else "down",
+            **({"secret": "down"} if self.differ else {}),
         }
 
     async def _is_database_up(self) -> bool:

@@ -85,6 +85,7 @@ class GatewayJob:
 
     async def _begin(self) -> None:
         await self._application.learn_sessions()
+        await self._application.learn_siblings()
         self._application.start()
         listener = Listener(self._application)
         host = self._services.config["host"]
@@ -116,6 +117,8 @@ class GatewayJob:
     def _write_figures(self) -> None:
         now = self._services.monotonic()
         figures: dict[str, int | str] = {**self._application.figures(), **self._place}
+        if differ := self._application.differ:
+            figures["differ"] = differ
         is_new = self._place.items() - self._figures.items()
         if figures != self._figures and (is_new or now - self._figures_at >= FIGURES_SECONDS):
             self._services.unsynced.rewrite(

@@ -29,6 +29,8 @@ from kingdom.hall.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
 LONGEST_AGENT = 200
 HISTORY_CUT = "History-Cut"
 """The header that names the last message that was deleted behind the cursor of who resumes."""
+NEEDED = ("database", "topics")
+"""Without these /health is red; what else is down shows in its details."""
 INVITE = inputs.or_none(inputs.text(*inputs.CODE))
 REGISTRATION: Mapping[str, inputs.Check] = {
     "email": inputs.email,
@@ -236,7 +238,7 @@ class Rest:
 
     async def health(self, request: Request) -> Response:
         states = {name: {"status": state} for name, state in (await self._health()).items()}
-        needed = {name: state for name, state in states.items() if name != "worker"}
+        needed = {name: state for name, state in states.items() if name in NEEDED}
         failed = {name: state for name, state in needed.items() if state["status"] != "up"}
         working = {name: state for name, state in needed.items() if name not in failed}
         body = {"status": "error" if failed else "ok", "info": working, "error": failed, "details": states}
