@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kingdom.base.errors import BadConfig
 from kingdom.base.home.places import Places
 from kingdom.hall.database import DATABASES, accounts, moderation, own_rooms, retention, search
 from kingdom.hall.database.base import Database, Refused, Transaction, Unavailable, migrations, statements
@@ -184,6 +185,14 @@ def test_a_database_that_is_away_is_unavailable(url: str, home: Path) -> None:
     away = "postgresql://nobody@127.0.0.1:1/none" if url.startswith("postgres") else "sqlite:////proc/none/hall.db"
     with pytest.raises(Unavailable):
         open_database({}, {ADDRESS: away}, Places(home)).migrate()
+
+
+def test_a_password_is_taken_from_env_alone(home: Path) -> None:
+    url = "postgresql://hall:geheim@db.example.org/hall?sslmode=verify-full"
+    with pytest.raises(BadConfig, match=r"database: holds a password: write the whole address to \.env") as refused:
+        open_database({"database": url}, {}, Places(home))
+    assert "geheim" not in str(refused.value)
+    open_database({"database": url}, {ADDRESS: url}, Places(home)).close()
 
 
 def test_tables_of_a_newer_kingdom_are_left_alone(database: Database, url: str, home: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kingdom.hall.topics import open_topics
@@ -30,9 +31,12 @@ ODD_VALUES = {
 class World:
     """Open one transport any number of times, each time as another process would."""
 
-    def __init__(self, transport: str, home: Path, **settings: Any) -> None:
+    def __init__(
+        self, transport: str, home: Path, secrets: Mapping[str, str] = MappingProxyType({}), **settings: Any
+    ) -> None:
         self.home = home
         self._transport = transport
+        self._secrets = secrets
         self._settings = settings
         self._opened: list[Topics] = []
 
@@ -50,6 +54,7 @@ class World:
             durability="process",
             guard=lambda: None,
             settings={"retention_files": 20_000, **self._settings},
+            secrets=self._secrets,
         )
         self._opened.append(open_topics(self._transport, kit))
         return self._opened[-1]

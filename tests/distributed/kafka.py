@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tests.certificates import Certified
 from tests.waiting import SOON, wait_until
 
 HERE = Path(__file__).parent
@@ -63,12 +64,25 @@ class Missing(Exception):
     """The reason why brokers cannot run here."""
 
 
+GUARDED = """\
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},GUARDED://127.0.0.1:{guarded}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},GUARDED://127.0.0.1:{guarded}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_SSL
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/keystore.pem
+sasl.enabled.mechanisms=PLAIN
+listener.name.guarded.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+    user_hall="{password}";
+"""
+"""A further listener, with TLS and passwords. Of two lines for one setting the later one counts."""
+
+
 @contextmanager
-def running_brokers(nodes: int = 1) -> Iterator[Brokers]:
+def running_brokers(nodes: int = 1, tls: tuple[Certified, str] | None = None) -> Iterator[Brokers]:
     """Yield brokers that run in a folder of their own; where none can run, the tests that ask for them are skipped."""
     with tempfile.TemporaryDirectory(prefix="kd-kafka-", dir="/tmp") as folder:
         try:
-            brokers = Brokers(Path(folder), nodes)
+            brokers = Brokers(Path(folder), nodes, tls)
         except Missing as missing:
             pytest.skip(f"no Kafka: {missing}")
         try:
@@ -114,17 +128,23 @@ def _differs(folder: Path) -> str:
 class Brokers:
     """A cluster of nodes, each both broker and controller."""
 
-    def __init__(self, folder: Path, nodes: int = 1) -> None:
+    def __init__(self, folder: Path, nodes: int = 1, tls: tuple[Certified, str] | None = None) -> None:
+        """With `tls`, brokers listen for the user hall, too, with this certificate and password."""
         self._jars = jars()
+        self._tls = tls
         self._folder = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        ports = _free_ports(2 * nodes)
-        self._ports, self._controllers = ports[:nodes], ports[nodes:]
+        ports = _free_ports(3 * nodes)
+        self._ports, self._controllers, self._guarded = ports[:nodes], ports[nodes : 2 * nodes], ports[2 * nodes :]
         self._format()
 
     @property
     def servers(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    @property
+    def guarded_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._guarded)
 
     def start(self, *nodes: int) -> None:
         """Start these nodes, or all, and wait until they answer."""
@@ -183,6 +203,15 @@ class Brokers:
                     in_sync=max(1, replicas - 1),
                 )
             )
+            if self._tls is not None:
+                made, password = self._tls
+                key = subprocess.run(
+                    ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", made.key], check=True, capture_output=True
+                )
+                (folder / "keystore.pem").write_bytes(key.stdout + made.certificate.read_bytes())
+                more = {"port": port, "controller": controller, "guarded": self._guarded[node], "folder": folder}
+                with properties.open("a") as file:
+                    file.write(GUARDED.format(password=password, **more))
             command = [*self._java("128m"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
             subprocess.run(command, env=self._environment(), check=True, capture_output=True)
 

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.certificates import Certified
 from tests.distributed.kafka import Missing
 from tests.waiting import wait_until
 
@@ -62,6 +63,24 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         make = [self._programs / "initdb", "-D", folder / "data", "-U", "hall", "-A", "trust", "-E", "UTF8"]
         subprocess.run([*map(str, make), "--no-sync"], check=True, capture_output=True, cwd=folder, **self._as)
+
+    def take_tls(self, made: Certified, password: str) -> None:
+        """Take connections to the name localhost by TLS and with a password alone, from the next start on."""
+        data = self._folder / "data"
+        for path, name in ((made.certificate, "server.crt"), (made.key, "server.key")):
+            shutil.copy(path, data / name)
+            (data / name).chmod(0o600)
+            if self._as:
+                shutil.chown(data / name, self._as["user"])
+        with psycopg.connect(self.url, autocommit=True) as db:
+            db.execute(f"CREATE ROLE guest LOGIN SUPERUSER PASSWORD '{password}'")
+        (data / "postgresql.auto.conf").write_text("ssl = on\n")
+        (data / "pg_hba.conf").write_text("host all hall 127.0.0.1/32 trust\nhostssl all guest all scram-sha-256\n")
+
+    def url_of_guest(self, password: str, host: str = "localhost", **options: object) -> str:
+        """Return the address for who comes by TLS."""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"postgresql://guest:{password}@{host}:{self._port}/postgres?{query}"
 
     @property
     def url(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
+from urllib.parse import urlsplit
 
 from kingdom.base.home.config import Config
 from kingdom.base.home.places import Places
@@ -19,6 +20,8 @@ ADDRESS = "KINGDOM_DATABASE_URL"
 def open_database(config: Config, secrets: Mapping[str, str], places: Places) -> Database:
     """Return the database that hall.yaml names, or `.env` in its place. It is first used when asked."""
     url = _url(config, secrets)
+    if ADDRESS not in secrets and urlsplit(url).password:
+        raise refuse_url(places, f"holds a password: write the whole address to .env, as {ADDRESS}=…")
     scheme = url.partition("://")[0]
     row = DATABASES.get({"postgres": "postgresql"}.get(scheme, scheme))
     if row is None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.disk.codec import read_json_or, to_json
+from kingdom.base.errors import BadInput
 from kingdom.hall.topics.base import (
     CHECK_SECONDS,
     LARGEST_EVENT,
@@ -77,10 +79,13 @@ class KafkaTopics:
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
         self._settings = kit.settings["kafka"]
+        given_options(self._settings["options"], kit)  # refuse them now, and not when they are used
         self._opened: list[KafkaProducer | KafkaFollower | KafkaGroupReader] = []
         self._admin_client: AdminClient | None = None
         self._observers: dict[str, Consumer] = {}
         self._known: set[str] = set()
+        #: What a broker last said of our certificate or password: the library itself only says that none answers.
+        self._refused = ""
         self._creating = threading.Lock()
 
     def producer(self, *, patient: bool = False) -> Producer:
@@ -125,7 +130,7 @@ class KafkaTopics:
             return len(gone)
 
     def check(self) -> None:
-        with _errors():
+        with self._errors():
             self._admin().list_topics(timeout=CHECK_SECONDS)
 
     def close(self) -> None:
@@ -138,7 +143,7 @@ class KafkaTopics:
 
     def create_missing(self, topics: Sequence[str]) -> None:
         """Create topics that are not there, and note that they are ours; those that are there stay as they are."""
-        with self._creating, _errors():
+        with self._creating, self._errors():
             unknown = [topic for topic in topics if topic not in self._known]
             if not unknown:
                 return
@@ -147,6 +152,21 @@ class KafkaTopics:
                 if topic not in there:
                     self._create(topic)
             self._known.update(unknown)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Say in our own error what the library says, or what a broker has said of us."""
+        try:
+            with _errors():
+                yield
+        except TopicsAway as error:
+            raise TopicsAway(why=self._refused or error.facts["why"]) from None
+        self._refused = ""
+
+    def _note_refusal(self, error: KafkaError) -> None:
+        """Keep why a broker refuses us. Called on the library's threads."""
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refused = " ".join(error.str().split())[:300]
 
     def _create(self, topic: str) -> None:
         kept = PASSING_MS if topic in self._kit.passing else -1
@@ -208,11 +228,9 @@ class KafkaTopics:
             "reconnect.backoff.max.ms": 1000,
             "socket.nagle.disable": True,
             "logger": QUIET,
+            "error_cb": self._note_refusal,
         }
-        for key, value in self._settings["options"].items():
-            named = isinstance(value, str) and value.startswith("$")
-            options[key] = self._kit.secrets.get(value[1:], value) if named else value
-        return options
+        return {**options, **given_options(self._settings["options"], self._kit)}
 
     def _reader_options(self, group: str) -> dict[str, Any]:
         return {
@@ -228,6 +246,26 @@ class KafkaTopics:
             # What the brokers could not yet tell of a new topic is asked again after this time, not after minutes.
             "topic.metadata.refresh.interval.ms": 10_000,
         }
+
+
+def given_options(options: Mapping[str, Any], kit: Kit) -> dict[str, Any]:
+    """Return the options of hall.yaml, with what `.env` holds in place of $NAME. Secrets are there alone."""
+    found = {}
+    for key, value in options.items():
+        is_named = isinstance(value, str) and value.startswith("$")
+        if is_named and value[1:] not in kit.secrets:
+            raise _refuse_option(key, f"{value[1:]} is not in .env")
+        if not is_named and _SECRET.search(key):
+            raise _refuse_option(key, f"write the secret to .env, and here ${key.upper().replace('.', '_')}")
+        found[key] = kit.secrets[value[1:]] if is_named else value
+    return found
+
+
+_SECRET = re.compile(r"password|secret|\.key\.pem$|sasl\.oauthbearer\.config")
+
+
+def _refuse_option(key: str, why: str) -> BadInput:
+    return BadInput(message=f"hall.yaml: kafka.options.{key}: {why}")
 
 
 class KafkaProducer:

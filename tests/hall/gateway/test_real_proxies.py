@@ -19,6 +19,7 @@ import pytest
 import requests
 import socketio
 
+from tests.certificates import certified
 from tests.hall.gateway.halls import CHECKOUT, OPEN, PASSWORD, SECONDS, free_port, running
 from tests.waiting import wait_until
 
@@ -30,22 +31,6 @@ def recipe(language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", (CHECKOUT / "docs/chat.md").read_text(), re.DOTALL)
     assert found is not None
     return found[1]
-
-
-def certified(folder: Path) -> Path:
-    """Make an authority and a certificate for this machine; return the authority's."""
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    openssl(
-        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=tests"
-    )
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "own.key", "-out", "own.csr", "-subj", "/CN=localhost")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    sign = ["x509", "-req", "-in", "own.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"]
-    openssl(*sign, "-extfile", "names", "-out", "own.pem")
-    return folder / "ca.pem"
 
 
 def nginx(folder: Path, port: int, gateway: int) -> list[str]:
@@ -100,10 +85,9 @@ def proxy(make: Callable[[Path, int, int], list[str]], folder: Path, port: int, 
 async def test_people_chat_through_a_real_proxy_with_tls(
     make: Callable[[Path, int, int], list[str]], tmp_path: Path
 ) -> None:
-    for program in (make.__name__, "openssl"):
-        if shutil.which(program) is None:
-            pytest.skip(f"no {program} here")
-    authority, port, gateway = certified(tmp_path), free_port(), free_port()
+    if shutil.which(make.__name__) is None:
+        pytest.skip(f"no {make.__name__} here")
+    authority, port, gateway = certified(tmp_path).authority, free_port(), free_port()
     public = f"https://localhost:{port}"
     limits = {"wrong_passwords": {"count": 2, "seconds": 600}}
     config = {**OPEN, "port": gateway, "public_url": public, "trusted_proxies": ["127.0.0.1"], "limits": limits}
