@@ -160,13 +160,15 @@ class KafkaTopics:
             with _errors():
                 yield
         except TopicsAway as error:
+            if self._admin_client is not None:
+                self._admin_client.poll(0)  # it has `_note_refusal` called
             raise TopicsAway(why=self._refused or error.facts["why"]) from None
         self._refused = ""
 
     def _note_refusal(self, error: KafkaError) -> None:
-        """Keep why a broker refuses us. Called on the library's threads."""
+        """Keep why a broker refuses us, without how long that took. Called on any thread that polls."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self._refused = " ".join(error.str().split())[:300]
+            self._refused = " ".join(error.str().partition(" (after ")[0].split())[:300]
 
     def _create(self, topic: str) -> None:
         kept = PASSING_MS if topic in self._kit.passing else -1
