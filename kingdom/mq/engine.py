@@ -36,6 +36,7 @@ from kingdom.mq.steady_clock import steady_clock
 from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import MOST_AT_ONCE, Finding, MessageGone, State, Store, StoreConfig
 from kingdom.mq.timers import Timers
+from kingdom.mq.wall_watch import WallWatch
 
 LOOK_FOR_STRAYS_MS = 2_000
 UPKEEP_MS = 3_600_000
@@ -170,8 +171,18 @@ class Engine:
         self._look_at = 0
         self._tidy_at = 0
         self._upkeep_at = 0
+        self._wall_watch = WallWatch(self._queues, self._timers, self._leases, clock, self._wall, log)
         self._opening = Opening(
-            store, self._queues, self._timers, self._leases, self._dedup, self._ids, clock, log, self._reject
+            store,
+            self._queues,
+            self._timers,
+            self._leases,
+            self._dedup,
+            self._ids,
+            self._wall_watch,
+            clock,
+            log,
+            self._reject,
         )
         self._ensure_loaded = self._opening.ensure_loaded
         self._opening.load()
@@ -378,7 +389,7 @@ class Engine:
             self._drop(queue, name)
             return None
         lease_id = self._ids.lease_id()
-        new, attempt = names.leased(name, until, lease_id, digest, state == "ready")
+        new, attempt = names.leased(name, until, until - now, lease_id, digest, state == "ready")
         try:
             self.store.move(queue.name, state, name, "inflight", new)
             body = self.store.read(queue.name, "inflight", new)
@@ -536,7 +547,7 @@ class Engine:
             _check_range("visibilityTimeoutSec", visibility_ms, 1, LATEST // 10)
         lease = self._leases.held(key, lease_id, consumer, now)
         until = now + (visibility_ms or lease.queue.policy.visibility_ms)
-        new = names.postponed(lease.name, until)
+        new = names.extended(lease.name, until, until - now)
         try:
             self.store.move(lease.queue.name, "inflight", lease.name, "inflight", new)
         except MessageGone:
@@ -550,6 +561,7 @@ class Engine:
         self._ensure_loaded()
         now = self.clock() if now is None else now
         budget = Budget()
+        self._wall_watch.look(now)
         for lease in self._leases.expired(now, budget):
             self._failures.fail(lease, now, "TIMEOUT", "")
             lease.queue.failed += 1
@@ -571,6 +583,7 @@ class Engine:
         due = min(
             self._leases.next_end(),
             self._timers.next_due(),
+            self._wall_watch.next_look,
             self._handover.next_due(),
             self._look_at if self.store.by_hand else NEVER,
             self._tidy_at if self._queues.changed else NEVER,

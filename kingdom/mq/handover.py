@@ -130,7 +130,7 @@ class Handover:
             if names.is_dead_letter(name):
                 queue.add_dead(name)
                 continue
-            self._timers.add(queue, name, names.due_of(name), now)
+            self._timers.add(queue, name, queue.due_of(name, now), now)
             if expires := names.expires_of(name):
                 self._timers.expire_at(expires, queue, name)
         if holder.messages:

@@ -26,7 +26,7 @@ OUTDATED_AT_ONCE = 1_000
 class Lease:
     """A message that a consumer holds until a moment."""
 
-    __slots__ = ("attempt", "consumer", "consumer_digest", "key", "lease_id", "name", "queue", "since", "until")
+    __slots__ = ("attempt", "consumer", "consumer_digest", "key", "latest", "lease_id", "name", "queue", "since", "until")
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Lease:
         attempt: int,
         consumer: str = "",
         since: int = 0,
+        latest: int = 0,
     ) -> None:
         self.queue = queue
         #: The message's name while it is leased.
@@ -53,6 +54,8 @@ class Lease:
         self.attempt = attempt
         #: When it began; 0 when it was given before a restart.
         self.since = since
+        #: Of a lease that was given before the start: when it ends at the latest, whatever the wall clock says. Else 0.
+        self.latest = latest
 
     @property
     def is_dead_letter(self) -> bool:
@@ -83,6 +86,8 @@ class Leases:
         self.by_message_id.clear()
         self._ends, self._old_ends = [], []
         self._acked, self._acked_before = {}, {}
+        #: How many leases are from before the start.
+        self.inherited = 0
         self._expired = ExpiringMap(KEPT_MS, BYTES_FOR_EXPIRED)
 
     def of(self, queue: QueueState) -> Iterator[Lease | None]:
@@ -99,15 +104,32 @@ class Leases:
         lease.queue.inflight += 1
         heappush(self._ends, (lease.until, message_id))
 
-    def restore(self, queue: QueueState, name: str) -> None:
-        """Take over a lease that was given before a restart."""
+    def restore(self, queue: QueueState, name: str, now: int) -> None:
+        """Take over a lease that was given before a restart. It does not last longer than it was given for."""
         fields = names.fields_of(name)
         until, attempt = names.due_of(name), names.attempt_of(name)
-        self.begin(Lease(queue, name, fields.get(names.LEASE, ""), fields.get(names.CONSUMER, ""), until, attempt))
+        latest = now + int(fields.get(names.LENGTH) or until - names.created_of(name))
+        lease_id, consumer = fields.get(names.LEASE, ""), fields.get(names.CONSUMER, "")
+        self.begin(Lease(queue, name, lease_id, consumer, min(until, latest), attempt, latest=latest))
+        self.inherited += 1
+
+    def judge_inherited(self, ahead: int) -> None:
+        """Judge anew when leases from before the start end, by a wall clock that was set forward by `ahead` ms since."""
+        for part in self.by_message_id.parts():
+            for lease in part:
+                if lease.latest:
+                    lease.until = min(names.due_of(lease.name) - ahead, lease.latest)
+                    heappush(self._ends, (lease.until, lease.name[MESSAGE_ID]))
+
+    def _is_ours_now(self, lease: Lease) -> None:
+        """Note that a lease has ended, or was extended: the wall clock does not matter for it any more."""
+        self.inherited -= lease.latest > 0
+        lease.latest = 0
 
     def extend(self, lease: Lease, name: str, until: int) -> None:
         lease.name = name
         lease.until = until
+        self._is_ours_now(lease)
         self._queues.changed = True
         heappush(self._ends, (until, name[MESSAGE_ID]))
 
@@ -115,6 +137,7 @@ class Leases:
         """End a lease, not by an ack: whoever asks for it later hears that it has expired."""
         if self.by_message_id.pop(lease.name[MESSAGE_ID], None) is not None:
             lease.queue.inflight -= 1
+            self._is_ours_now(lease)
             self._queues.changed = True
             self._expired.put(fingerprint(lease.key, lease.lease_id), b"", now)
 
@@ -123,6 +146,7 @@ class Leases:
         message_id = lease.name[MESSAGE_ID]
         self.by_message_id.pop(message_id, None)
         lease.queue.inflight -= 1
+        self._is_ours_now(lease)
         if len(self._acked) >= MOST_REMEMBERED:
             self._acked_before, self._acked = self._acked, {}
         lease.until = -1

@@ -123,6 +123,6 @@ class Moving:
         if state == "dlq":
             queue.add_dead(name)
             return
-        self._timers.add(queue, name, names.due_of(name), now)
+        self._timers.add(queue, name, queue.due_of(name, now), now)
         if expires := names.expires_of(name):
             self._timers.expire_at(expires, queue, name)

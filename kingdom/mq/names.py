@@ -6,8 +6,8 @@
 rank = 1,000,000 - priority. due: when a waiting message is available, when a lease ends, when a dead
 letter or an archived message came to rest. The fields begin with the attempts so far; then, each behind
 a dot and a letter: e expiresAt · t target (digest) · s same failures in a row x digest of their reason ·
-h laid in by hand · l lease id · c consumer (digest) · r reason code · a when it became a dead letter ·
-q quarantined · b when it was published and k the end of its key, of a message from another system (w:
+h laid in by hand · n was a dead letter and waits again · l lease id · c consumer (digest) · v length of the
+lease · r reason code · a when it became a dead letter · q quarantined · b when it was published and k the end of its key, of a message from another system (w:
 the whole key, where it is of another form). Free text never stands here, so that a name can always name a file.
 
 Nobody else knows this grammar: others use the functions, and in hot loops the slices. What is called for every message
@@ -48,7 +48,8 @@ NO_ID = bytes(ID_BYTES)
 
 ATTEMPTS = ""
 EXPIRES, TARGET, SAME_FAILURES, BY_HAND = "e", "t", "s", "h"
-LEASE, CONSUMER, REASON, DEAD_SINCE, QUARANTINED = "l", "c", "r", "a", "q"
+LEASE, CONSUMER, LENGTH, REASON, DEAD_SINCE, QUARANTINED = "l", "c", "v", "r", "a", "q"
+REVIVED = "n"
 BORN, KEY_END, WHOLE_KEY = "b", "k", "w"
 STAY_FOR_EVER = (TARGET, BY_HAND, BORN, KEY_END, WHOLE_KEY)
 
@@ -87,14 +88,16 @@ def first_fields(expires: int, target: str, by_hand: bool = False) -> dict[str, 
     return fields
 
 
-def leased(name: str, until: int, lease_id: str, consumer: str, another_attempt: bool) -> tuple[str, int]:
-    """Return the name of a message that is handed out, and how many attempts that makes."""
+def leased(
+    name: str, until: int, length: int, lease_id: str, consumer: str, another_attempt: bool
+) -> tuple[str, int]:
+    """Return the name of a message that is handed out for `length` ms, and how many attempts that makes."""
     fields, attempt, rest = name[_FIELDS], int(another_attempt), ""
     if fields != "0":
         attempts, dot, rest = fields.partition(".")
         attempt, rest = attempt + int(attempts), dot + rest
     before = "%s%013d%s%d" % (name[_UP_TO_DUE], until, name[_SEQUENCE_PART], attempt)
-    return f"{before}{rest}.l{lease_id}.c{consumer}{name[_ID_PART]}", attempt
+    return f"{before}{rest}.l{lease_id}.c{consumer}.v{length}{name[_ID_PART]}", attempt
 
 
 def changed(name: str, due: int, fields: dict[str, str]) -> str:
@@ -102,9 +105,9 @@ def changed(name: str, due: int, fields: dict[str, str]) -> str:
     return f"{name[_UP_TO_DUE]}{due:013d}{name[_SEQUENCE_PART]}{_join(fields)}{name[_ID_PART]}"
 
 
-def postponed(name: str, due: int) -> str:
-    """Return the same message's name, due at another time."""
-    return f"{name[_UP_TO_DUE]}{due:013d}{name[21:]}"
+def extended(name: str, until: int, length: int) -> str:
+    """Return the name of a leased message whose lease lasts `length` ms from now on."""
+    return changed(name, until, fields_of(name) | {LENGTH: str(length)})
 
 
 def without_lease(name: str) -> dict[str, str]:
@@ -112,6 +115,7 @@ def without_lease(name: str) -> dict[str, str]:
     fields = fields_of(name)
     fields.pop(LEASE, None)
     fields.pop(CONSUMER, None)
+    fields.pop(LENGTH, None)
     return fields
 
 
@@ -123,7 +127,7 @@ def archived(name: str, now: int) -> str:
 def revived(name: str, due: int, sequence: int) -> str:
     """Return the name under which a dead letter waits again: its attempts are forgotten."""
     kept = {letter: text for letter, text in fields_of(name).items() if letter in STAY_FOR_EVER}
-    return compose(priority_of(name), due, sequence, {ATTEMPTS: "0", **kept}, name[MESSAGE_ID])
+    return compose(priority_of(name), due, sequence, {ATTEMPTS: "0", REVIVED: "", **kept}, name[MESSAGE_ID])
 
 
 def count_same_failures(before: str, reason: str) -> tuple[int, str]:
@@ -154,6 +158,11 @@ def priority_of(name: str) -> int:
 
 def due_of(name: str) -> int:
     return int(name[DUE])
+
+
+def own_delay(name: str) -> int:
+    """Return how long a message that has not failed yet was to wait after it was published, in ms."""
+    return 0 if f".{REVIVED}" in name else max(0, due_of(name) - created_of(name))
 
 
 def attempt_of(name: str) -> int:

@@ -15,6 +15,7 @@ from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import Found, MessageGone, Store, Stray
 from kingdom.mq.timers import Timers
+from kingdom.mq.wall_watch import WallWatch
 
 ALL = 1 << 40
 
@@ -28,6 +29,7 @@ class Opening:
         leases: Leases,
         deduplication: Deduplication,
         ids: Ids,
+        wall_watch: WallWatch,
         clock: Callable[[], int],
         log: Log,
         reject: Callable[[QueueState, str, int], object],
@@ -39,6 +41,7 @@ class Opening:
         self._leases = leases
         self._deduplication = deduplication
         self._ids = ids
+        self._wall_watch = wall_watch
         self._clock = clock
         self._log = log
         self._reject = reject
@@ -69,23 +72,24 @@ class Opening:
             if found.state == "ready":
                 ready.setdefault(found.queue, []).append(found.names)
             else:
-                self._add(found)
+                self._add(found, now)
         for queue_name, lists in ready.items():
             waiting = lists[0] if len(lists) == 1 else [name for part in lists for name in part]
             sequence = self._timers.fill(self._queues.get_or_create(queue_name), waiting, now)
             self._ids.sequence = max(self._ids.sequence, sequence)
         self._deduplication.load(self._store.recall(now - self._store.kept_ms))
+        self._wall_watch.begin()
         self.stale = False
         if self._store.by_hand:
             self.adopt_strays(ALL, now)
 
-    def _add(self, found: Found) -> None:
+    def _add(self, found: Found, now: int) -> None:
         queue = self._queues.get_or_create(found.queue)
         if found.state == "dlq":
             queue.fill_dead([*queue.dead.values(), *found.names])
             return
         for name in found.names:
-            self._leases.restore(queue, name)
+            self._leases.restore(queue, name, now)
 
     def adopt_strays(self, budget: int, now: int) -> int:
         """Make files that a person laid into an inbox messages. Looks at about `budget` names. Returns how many."""

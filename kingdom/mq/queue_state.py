@@ -9,14 +9,15 @@ from heapq import heapify, heappop, heappush, merge
 from itertools import chain, islice
 from typing import NamedTuple
 
+from kingdom.base.retry import backoff
 from kingdom.mq import names
+from kingdom.mq.inherited import NEVER, Inherited
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.message_format import quoted
 from kingdom.mq.ordered_names import OrderedNames
 from kingdom.mq.payload_rules import Check, checker
 from kingdom.mq.policy import Policy
 
-NEVER = 1 << 62
 FEW = 100
 LOOKED_AT_ONCE = 1024
 TIMINGS = 1024
@@ -63,6 +64,7 @@ class QueueState:
         "held",
         "history",
         "inflight",
+        "inherited",
         "mortal",
         "nacked",
         "name",
@@ -112,6 +114,8 @@ class QueueState:
         self.targeted_count = 0
         #: Names turned by names.due_first.
         self.delayed = OrderedNames()
+        #: The delayed ones that were there at the start.
+        self.inherited = Inherited()
         #: Dead letters by message id.
         self.dead = LargeMap[str, str]()
         #: The same turned by names.due_first, so that those that died first come first: those that nobody has consumed,
@@ -153,7 +157,7 @@ class QueueState:
         now_text = f"{now:013d}"
         latest = ""
         due, plain = names.DUE, names.PLAIN_LENGTH
-        delayed: list[str] = []
+        inherited: list[str] = []
         mortal: list[str] = []
         expiring: list[str] = []
         targeted: dict[str, list[str]] = {}
@@ -169,8 +173,8 @@ class QueueState:
                 expires = names.expires_of(name)
                 if expires:
                     expiring.append(name)
-                if name[due] > now_text:
-                    delayed.append(names.due_first(name))
+                if name[due] > now_text and self._longest_wait(name):
+                    inherited.append(names.due_first(name))
                 elif target := names.target_of(name):
                     targeted.setdefault(target, []).append(name)
                     self.targeted_count += 1
@@ -179,9 +183,28 @@ class QueueState:
                 else:
                     self.ready.append(name)
         heapify(self.ready)
-        self.delayed, self.mortal = OrderedNames(delayed), OrderedNames(mortal)
+        self.inherited, self.mortal = Inherited(inherited, now), OrderedNames(mortal)
+        self.judge_inherited(0)
         self.targeted = {target: OrderedNames(waiting) for target, waiting in targeted.items()}
         return int(latest or 0), expiring
+
+    def judge_inherited(self, ahead: int) -> None:
+        """Judge anew when messages from before the start are due, by a wall clock that was set forward by `ahead` ms."""
+        if self.inherited.names:
+            self.inherited.judge(ahead, self._longest_wait)
+
+    def due_of(self, name: str, now: int) -> int:
+        """Return when a message that waits is due: by its name, but no later than it was to wait from now on."""
+        due = names.due_of(name)
+        return due if due <= now else min(due, now + self._longest_wait(name))
+
+    def _longest_wait(self, name: str) -> int:
+        """Return how many ms a message was to wait since it was published, or since it failed last."""
+        if attempt := names.attempt_of(name):
+            retry = self.policy.retry
+            since_published = max(0, names.due_of(name) - names.created_of(name))
+            return min(since_published, round(backoff(retry.shape, attempt, retry.initial_s, retry.longest_s) * 1000))
+        return names.own_delay(name)
 
     def take(self, consumer: str) -> str | None:
         """Remove and return the next ready name for this consumer (its digest)."""
@@ -206,9 +229,13 @@ class QueueState:
             target, waiting = next(iter(self.targeted.items()))
             name = waiting.first()
             self._take_targeted(target, name)
-        if name is None and self.delayed:
-            name = names.rank_first(self.delayed.pop_first())
+        if name is None and (line := self._a_delayed_line()):
+            name = names.rank_first(line.pop_first())
         return name
+
+    def _a_delayed_line(self) -> OrderedNames:
+        """Return names of delayed messages, some of this run or else those from before; empty when there are none."""
+        return self.delayed or self.inherited.names
 
     def remove(self, name: str, at: int) -> bool:
         """Remove a waiting name that was found `at` a place of `ready`, or elsewhere (-1). Return whether it waited."""
@@ -246,7 +273,8 @@ class QueueState:
             name = waiting.first()
             self._take_targeted(target, name)
             return name
-        return names.rank_first(self.delayed.pop_last()) if self.delayed else None
+        line = self._a_delayed_line()
+        return names.rank_first(line.pop_last()) if line else None
 
     def release_due(self, now: int, most: int) -> int:
         """Make up to `most` delayed messages that are due by now ready. Returns how many."""
@@ -255,29 +283,34 @@ class QueueState:
         while released < most and self.delayed and self.delayed.first()[names.TURNED_DUE] <= now_text:
             self.add_ready(names.rank_first(self.delayed.pop_first()))
             released += 1
+        while released < most and (turned := self.inherited.pop_due(now)):
+            self.add_ready(names.rank_first(turned))
+            released += 1
         return released
 
     def first_due(self) -> int:
         """Return when the next delayed message is due."""
-        return int(self.delayed.first()[names.TURNED_DUE]) if self.delayed else NEVER
+        due = int(self.delayed.first()[names.TURNED_DUE]) if self.delayed else NEVER
+        return min(due, self.inherited.first_due())
 
     def remove_expired(self, name: str) -> bool:
         """Remove a message with a time to live, wherever it waits. Return whether it waited."""
-        if self.delayed and self.delayed.remove(names.due_first(name)):
+        turned = names.due_first(name)
+        if self.delayed.remove(turned) or self.inherited.names.remove(turned):
             return True
         if target := names.target_of(name):
             return self._take_targeted(target, name)
         return self.mortal.remove(name)
 
     def __len__(self) -> int:
-        return self.ready_count + len(self.delayed)
+        return self.ready_count + self.delayed_count
 
     def __contains__(self, name: object) -> bool:
         return any(name == waiting for waiting in self)
 
     def __iter__(self) -> Iterator[str]:
         """Yield every waiting name, in no order."""
-        return chain(self._ready_ones(), map(names.rank_first, self.delayed))
+        return chain(self._ready_ones(), map(names.rank_first, chain(self.delayed, self.inherited.names)))
 
     def _ready_ones(self) -> Iterator[str]:
         return chain(self.ready, self.mortal, *self.targeted.values())
@@ -285,11 +318,14 @@ class QueueState:
     def first(self, limit: int) -> list[str]:
         """Return the names that come next, the delayed ones behind the ready ones."""
         ready = list(islice(merge(_in_order(self.ready), self.mortal, *self.targeted.values()), limit))
-        return ready + [names.rank_first(turned) for turned in islice(self.delayed, limit - len(ready))]
+        return ready + [names.rank_first(turned) for turned in islice(self._delayed_in_order(), limit - len(ready))]
+
+    def _delayed_in_order(self) -> Iterator[str]:
+        return merge(self.delayed, self.inherited.names)
 
     def parts(self) -> Iterator[Part]:
         """Yield every waiting name, some at a time, whatever is done with the queue between two parts."""
-        for turned in self.delayed.parts():
+        for turned in (*self.delayed.parts(), *self.inherited.names.parts()):
             yield Part([*map(names.rank_first, turned)], -1)
         # From the end on: what is taken from a heap moves others towards its beginning.
         end = len(self.ready)
@@ -307,12 +343,16 @@ class QueueState:
             waiting: Iterable[str] = self
         else:
             heads = [waiting.first() for waiting in (self.mortal, *self.targeted.values()) if waiting]
-            waiting = [*self.ready[:1], *heads, *(names.rank_first(turned) for turned in islice(self.delayed, 1))]
+            waiting = [*self.ready[:1], *heads, *(names.rank_first(turned) for turned in islice(self._delayed_in_order(), 1))]
         return min(map(names.created_of, waiting), default=NEVER)
 
     @property
     def ready_count(self) -> int:
         return len(self.ready) + len(self.mortal) + self.targeted_count + len(self.held)
+
+    @property
+    def delayed_count(self) -> int:
+        return len(self.delayed) + len(self.inherited.names)
 
     def add_dead(self, name: str, rests_until: int = 0) -> None:
         """Add a dead letter; one that is there under another name is replaced. One that a consumer has given back

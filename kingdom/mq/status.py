@@ -47,7 +47,7 @@ class QueueStatus:
             queue=queue.name,
             ready=queue.ready_count + sum(len(source.dead) for source in dead_letter_sources),
             inflight=queue.inflight,
-            delayed=len(queue.delayed),
+            delayed=queue.delayed_count,
             dlq=len(queue.dead),
             oldest_age_ms=max(0, now - queue.oldest()),
             paused=queue.paused,

@@ -52,6 +52,11 @@ class Timers:
         self._set_next_release(queue)
         return sequence
 
+    def judge_inherited(self, queue: QueueState, ahead: int) -> None:
+        """Judge anew when delayed messages from before the start are due, by a wall clock set forward by `ahead` ms."""
+        queue.judge_inherited(ahead)
+        self._set_next_release(queue)
+
     def expire_at(self, when: int, queue: QueueState, name: str) -> None:
         heappush(self._expiries, (when, queue.name, name))
 

@@ -14,6 +14,7 @@ from tests.faults.mutants import Mutant
 
 LOOKING = "tests/cli/test_looking.py::"
 UPKEEP = "tests/court/upkeep/"
+JUMPS = "tests/mq/test_clock_jumps.py::"
 MUTANTS = [
     Mutant(
         "up leaves roles that were started before an upgrade",
@@ -38,6 +39,36 @@ MUTANTS = [
         "kingdom.cli.say:ReplyListener._is_to_be_told",
         body("return False"),
         caught_by="tests/cli/test_looking.py::test_say_tells_how_an_event_ended_when_time_is_up_before_its_message_is_sent",
+    ),
+    Mutant(
+        "a message waits for the wall clock however long it was to wait",
+        "kingdom.mq.queue_state:QueueState._longest_wait",
+        body("return names.due_of(name)"),
+        caught_by=f"{JUMPS}test_a_backlog_is_delivered_by_an_engine_whose_clock_is_behind",
+    ),
+    Mutant(
+        "a wall clock that is set is not noticed",
+        "kingdom.mq.wall_watch:WallWatch.look",
+        body("return"),
+        caught_by=f"{JUMPS}test_when_the_clock_is_set_right_what_is_due_by_it_is_delivered",
+    ),
+    Mutant(
+        "an old lease lasts as long as the wall clock says",
+        "kingdom.mq.leases:Leases.restore",
+        replace("min(until, latest)", "until"),
+        caught_by=f"{JUMPS}test_a_lease_lasts_no_longer_than_it_was_given_for",
+    ),
+    Mutant(
+        "a take is synced",
+        "kingdom.mq.stores.base:is_take",
+        body("return False"),
+        caught_by="tests/mq/test_takes.py::test_a_take_is_not_synced",
+    ),
+    Mutant(
+        "an ack syncs only the folder that its message leaves",
+        "kingdom.base.disk.bulk:FileBatch._lose",
+        drop("self._lost.update(came_from)"),
+        caught_by="tests/mq/test_takes.py::test_an_ack_syncs_also_the_folder_that_its_message_came_from",
     ),
     Mutant(
         "a call of several turns goes on after a commit that failed",

@@ -37,6 +37,8 @@ class Rig:
         self.backend = backend
         self.folder = folder
         self.clock = Clock()
+        #: What somebody has added to the wall clock since the engine was opened, in ms.
+        self.step = 0
         self.said: list[str] = []
         self.config = StoreConfig.at(folder, backend=backend, durability=durability)
         self.settings = EngineSettings(
@@ -113,6 +115,7 @@ class Rig:
             connection.close()
 
     def _open(self) -> Engine:
+        self.clock.now, self.step = self.clock.now + self.step, 0
         if self._store is None:
             store: Store = load(STORES[self.backend])(self.config)
             self._store = store
@@ -120,6 +123,7 @@ class Rig:
             self._store,
             settings=self.settings,
             clock=self.clock,
+            wall=lambda: self.clock.now + self.step,
             random=self._random,
             ids=Ids(),
             log=lambda key, sentence, **facts: self.said.append(key),

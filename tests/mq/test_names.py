@@ -30,7 +30,7 @@ def test_what_is_written_is_read_again() -> None:
 
 @pytest.mark.parametrize("name", [PLAIN, TOLD])
 def test_a_lease_adds_its_fields_and_leaves_the_others(name: str) -> None:
-    leased, attempt = names.leased(name, NOW + 30_000, "0123456789abcdef", names.digest("c"), another_attempt=True)
+    leased, attempt = names.leased(name, NOW + 30_000, 30_000, "0123456789abcdef", names.digest("c"), another_attempt=True)
     assert (attempt, names.attempt_of(leased), names.due_of(leased)) == (1, 1, NOW + 30_000)
     fields = names.fields_of(leased)
     assert (fields[names.LEASE], fields[names.CONSUMER]) == ("0123456789abcdef", names.digest("c"))
@@ -61,7 +61,7 @@ def test_a_revived_dead_letter_keeps_priority_and_target_alone() -> None:
     assert names.is_dead_letter(dead)
     revived = names.revived(dead, NOW + 9, 43)
     assert (names.attempt_of(revived), names.priority_of(revived), names.due_of(revived)) == (0, 5, NOW + 9)
-    assert names.fields_of(revived).keys() == {names.ATTEMPTS, names.TARGET, names.BY_HAND}
+    assert names.fields_of(revived).keys() == {names.ATTEMPTS, names.TARGET, names.BY_HAND, names.REVIVED}
     assert revived[names.MESSAGE_ID] == ID
 
 

@@ -80,6 +80,8 @@ class FileBatch:
         self._leaving: dict[str, str] = {}
         self._gained: dict[str, None] = {}
         self._lost: dict[str, None] = {}
+        #: By folder: the folders from which files came that a power cut may take back there.
+        self._came_from: dict[str, dict[str, None]] = {}
         self._folders: dict[str, int] = {}
         self._syncers: ThreadPoolExecutor | None = None
 
@@ -112,15 +114,20 @@ class FileBatch:
         if len(self._unseen) >= MOST_UNSEEN:
             self._show()
 
-    def move(self, folder: str, name: str, to: str, new: str) -> None:
-        """Move a file. FileNotFoundError when it is gone."""
+    def move(self, folder: str, name: str, to: str, new: str, *, synced: bool = True) -> None:
+        """Move a file. FileNotFoundError when it is gone. Unless `synced`, a power cut may undo it as long as the file
+        stays there."""
         src = f"{folder}/{name}"
         if self.power:
-            self._gained[to] = None
             if src in self._unseen:
+                self._gained[to] = None
                 self._unseen[f"{to}/{new}"] = self._unseen.pop(src)
                 return
-            self._lost[folder] = None
+            if synced:
+                self._gained[to] = None
+                self._lose(folder)
+            else:
+                self.note_unsynced(folder, to)
         os.rename(src, f"{to}/{new}")
 
     def remove(self, folder: str, name: str, spares: str = "") -> None:
@@ -133,7 +140,7 @@ class FileBatch:
             if path not in self._unseen and not os.path.exists(path):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             self._leaving[path] = spares
-            self._lost[folder] = None
+            self._lose(folder)
         elif spares and len(self._spares) < self.most_spares:
             self._made += 1
             spare = f"{spares}/.{self._made}{SPARE}"
@@ -141,6 +148,16 @@ class FileBatch:
             self._spares.append(spare)
         else:
             os.unlink(path)
+
+    def note_unsynced(self, folder: str, to: str) -> None:
+        """Note that a power cut may take files of the folder `to` back to this one."""
+        self._came_from.setdefault(to, {})[folder] = None
+
+    def _lose(self, folder: str) -> None:
+        """Note that a file leaves a folder for good: it must not be found again where it came from either."""
+        self._lost[folder] = None
+        if came_from := self._came_from.pop(folder, None):
+            self._lost.update(came_from)
 
     def read(self, folder: str, name: str) -> bytes:
         path = f"{folder}/{name}"
@@ -194,6 +211,7 @@ class FileBatch:
         """Let go of folders that are about to be deleted, and delete up to `most` spares in them. Return whether none
         are left. Call it right after a commit."""
         for folder in folders:
+            self._came_from.pop(folder, None)
             fd = self._folders.pop(folder, None)
             if fd is not None:
                 os.close(fd)

@@ -134,7 +134,7 @@ class MessageGone(Exception):
 
 
 class Store(Protocol):
-    """Every change may wait until commit; after commit it is as durable as the configuration says.
+    """Every change may wait until commit; after commit it is as durable as the configuration says, but for takes.
 
     A change raises MessageGone when there is nothing to change, and StoreError when the disk fails. If it has
     then set `broken`, the changes since the last commit are undecided: the engine abandons them and
@@ -209,7 +209,7 @@ class Store(Protocol):
         """Make the stray the message `name`, ready, by one rename."""
 
     def commit(self) -> None:
-        """Make all changes since the last commit durable."""
+        """Make all changes since the last commit durable. A move that `is_take` need only outlive the process."""
 
     def abandon(self) -> None:
         """Forget the undecided changes; no longer broken."""
@@ -219,6 +219,11 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections."""
+
+
+def is_take(state: State, to: State) -> bool:
+    """Return whether a move hands a message out. A power cut may undo it: then the message waits again."""
+    return to == "inflight" and state != "inflight"
 
 
 def queue_folder(queue: str) -> str:

@@ -43,6 +43,7 @@ from kingdom.mq.stores.base import (
     State,
     StoreConfig,
     Stray,
+    is_take,
     queue_folder,
 )
 from kingdom.mq.stores.files_upkeep import Folders, Messages, StrayFinder, check_queue, listed
@@ -96,7 +97,9 @@ class FileStore:
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         folders = self._folders[queue]
         try:
-            self._batch.move(folders[state], f"{name}.json", folders[to], f"{new}.json")
+            self._batch.move(
+                folders[state], f"{name}.json", folders[to], f"{new}.json", synced=not is_take(state, to)
+            )
         except FileNotFoundError:
             raise MessageGone from None
         except OSError as error:
@@ -350,6 +353,9 @@ class FileStore:
                     Found(queue, "inflight", messages.inflight),
                     Found(queue, "dlq", messages.dead),
                 )
+                if messages.inflight:  # taken by a manager that was killed
+                    self._batch.note_unsynced(folders["ready"], folders["inflight"])
+                    self._batch.note_unsynced(folders["dlq"], folders["inflight"])
                 for part in found:
                     folder = folders[part.state]
                     self._recent += [

@@ -17,7 +17,7 @@ from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.stores import damage, original_messages, original_rows
-from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
+from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray, is_take
 from kingdom.mq.stores.original_messages import Original
 from kingdom.mq.stores.reserve import Reserve
 
@@ -82,6 +82,8 @@ class SqliteStore:
         self._sql = statements(self._tables)
         self._append_log = self._sql["append_log"]
         self._steps: list[Step] = []
+        #: Whether a power cut may undo all of these steps: they are takes.
+        self._only_takes = True
         #: By key, in the order of their first lines in the log.
         self._changes: dict[str, Change] = {}
         #: Up to which line the log says nothing that the tables do not hold, while they are being deleted; else 0.
@@ -99,6 +101,8 @@ class SqliteStore:
         self._skipped = False
         #: Whether there were rows of the original at the start: it keeps no policy for most queues.
         self._originals = False
+        #: Whether commits are synced, and one that is not does no harm to the database.
+        self._may_skip_syncs = False
         self._connection = self._connect()
         self._reserve = Reserve(self._path.with_name(f"{self._path.name}.reserve"), config.part("sqlite")["reserveMiB"])
 
@@ -119,6 +123,7 @@ class SqliteStore:
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         key = names.key_of(queue, name)
         self._steps.append((self._append_log, (key, queue, to, new, None)))
+        self._only_takes = self._only_takes and is_take(state, to)
         change = self._changes.get(key)
         if change is None:
             self._changes[key] = Change(queue, to, new, None, False)
@@ -133,6 +138,7 @@ class SqliteStore:
     def drop(self, queue: str, state: State, name: str) -> None:
         key = names.key_of(queue, name)
         self._steps.append((self._append_log, (key, queue, GONE, name, None)))
+        self._only_takes = False
         change = self._changes.get(key)
         if change is None:
             self._changes[key] = Change(queue, GONE, name, None, False)
@@ -172,6 +178,7 @@ class SqliteStore:
         else:
             self._bytes += len(body)
         self._steps.append((self._append_log, (key, queue, state, name, small)))
+        self._only_takes = False
         self._changes[key] = Change(queue, state, name, small, born)
 
     def read(self, queue: str, state: State, name: str) -> str:
@@ -199,15 +206,29 @@ class SqliteStore:
             (statement, (entry.kind, entry.at, entry.queue, entry.key, " ".join(id or "-" for id in entry.ids)))
             for entry in entries
         ]
+        self._only_takes = False
 
     def recall(self, since: int) -> Iterator[DedupEntry]:
         for kind, at, queue, key, ids in self._query("select_entries", (since,)):
             yield DedupEntry(kind, at, queue, key, tuple("" if id == "-" else id for id in ids.split(" ")))
 
     def commit(self) -> None:
-        steps = self._steps
-        if not steps:
+        if not self._steps:
             return
+        if not (self._only_takes and self._may_skip_syncs):
+            self._commit()
+            return
+        # The next commit that is synced makes these durable too: both are in one file, in this order.
+        self._sync_commits("NORMAL")
+        self._commit()
+        self._sync_commits("FULL")
+
+    def _sync_commits(self, level: Literal["NORMAL", "FULL"]) -> None:
+        """Set whether a commit waits for the disk (FULL)."""
+        self._connection.executescript(f"PRAGMA synchronous = {level}")
+
+    def _commit(self) -> None:
+        steps = self._steps
         try:
             now, before = time.monotonic(), self._committed_at
             self._committed_at = now
@@ -222,7 +243,7 @@ class SqliteStore:
                 self._write(steps)
         except (sqlite3.Error, sqlite3.Warning) as error:
             self._break("commit", error)
-        self._steps = []
+        self._steps, self._only_takes = [], True
         if self._large:
             self._large.clear()
 
@@ -331,12 +352,14 @@ class SqliteStore:
         self._forget()
         with suppress(sqlite3.Error):
             self._connection.rollback()
+            if self._may_skip_syncs:
+                self._sync_commits("FULL")  # a take may have failed before it could
         if self._reserve.spent:
             self._empty_wal()
         self.broken = False
 
     def _forget(self) -> None:
-        self._steps = []
+        self._steps, self._only_takes = [], True
         self._large.clear()
         self._changes.clear()
         self._settling = False
@@ -541,7 +564,8 @@ class SqliteStore:
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         own = self._config.part("sqlite")
-        connection.execute(f"PRAGMA journal_mode = {own['journalMode']}").fetchall()
+        (journal,) = connection.execute(f"PRAGMA journal_mode = {own['journalMode']}").fetchone()
+        self._may_skip_syncs = self._config.durability == "power" and journal == "wal"
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._config.durability == 'power' else 'NORMAL'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchall()
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
