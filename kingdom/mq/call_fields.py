@@ -12,6 +12,7 @@ from kingdom.base.durations import LONGEST_MS, in_ms
 from kingdom.mq.errors import InvalidRequest, Refusal
 from kingdom.mq.message_format import REASON_CODES, Draft
 from kingdom.mq.names import HIGHEST
+from kingdom.mq.rights import Rights
 
 Data = dict[str, Any]
 Payload = Mapping[str, Any]
@@ -49,9 +50,17 @@ class Call:
     again: bool = False
     #: For a call that takes several turns: what those before this one have done, as its NotYet said; first None.
     done: Any = None
+    #: What the client may do, of one that belongs to another user; None: everything.
+    rights: Rights | None = None
 
     def __getitem__(self, field: Field[T]) -> T:
         return field.read(self.payload)
+
+    @property
+    def consumer(self) -> str:
+        """Who consumes: the client itself, unless it may name somebody else."""
+        named = self[CONSUMER]
+        return named if named and self.rights is None else self.client
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,4 +325,4 @@ def refuse_unknown(call: Call, fields: Iterable[Field[Any]], also: Iterable[str]
 def holder(call: Call) -> tuple[str, str]:
     """Return lease id and consumer. The lease id says enough; without one the caller must hold the message."""
     lease_id = call[LEASE_ID]
-    return lease_id, call[CONSUMER] or ("" if lease_id else call.client)
+    return lease_id, "" if lease_id and not call[CONSUMER] else call.consumer

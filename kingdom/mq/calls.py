@@ -54,8 +54,9 @@ from kingdom.mq.call_fields import (
 )
 from kingdom.mq.engine import Engine, Leased, Publishing
 from kingdom.mq.engine import Published as Stored
-from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, MessageNotFound, Refusal
+from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
+from kingdom.mq.rights import Verb
 from kingdom.mq.search import NotSeenYet
 from kingdom.mq.status import Waiting
 from kingdom.mq.stores.base import MOST_AT_ONCE
@@ -89,6 +90,8 @@ class Command(Generic[Context]):
     run_once: Callable[[Payload], bool] = lambda payload: False
     #: The answer instead of which the caller may wait for a better one (`waitMs`).
     nothing: Data | None = None
+    #: What a client of another user must be allowed to; None: nothing.
+    verb: Verb | None = "manage"
 
 
 def publish(engine: Engine, call: Call) -> Data:
@@ -128,6 +131,7 @@ def ack(engine: Engine, call: Call) -> Data | NotYet:
     try:
         if call.done is not None:
             raise engine.why_not(call.done)
+        _check_holder(engine, call)
         engine.ack(call[MESSAGE_KEY], lease_id, consumer)
     except NotSeenYet as unseen:
         return NotYet(unseen)
@@ -135,6 +139,12 @@ def ack(engine: Engine, call: Call) -> Data | NotYet:
         if not call.again:
             raise
     return {}
+
+
+def _check_holder(engine: Engine, call: Call) -> None:
+    """Refuse a client of another user that names what somebody else holds: to know a lease id is not to hold it."""
+    if call.rights is not None and engine.is_held_by_another(call[MESSAGE_KEY], call.client):
+        raise LeaseMismatch(key=call[MESSAGE_KEY])
 
 
 def ack_batch(engine: Engine, call: Call) -> Data | NotYet:
@@ -164,6 +174,7 @@ def nack(engine: Engine, call: Call) -> Data | NotYet:
         try:
             if refused is not None:
                 raise engine.why_not(refused)
+            _check_holder(engine, call)
             engine.nack(key, lease_id, consumer, reason, requeue)
             return {}
         except NotSeenYet as unseen:
@@ -184,6 +195,7 @@ def extend_lease(engine: Engine, call: Call) -> Data | NotYet:
     try:
         if call.done is not None:
             raise engine.why_not(call.done)
+        _check_holder(engine, call)
         return {"leaseUntil": engine.extend(call[MESSAGE_KEY], lease_id, call[VISIBILITY], consumer)}
     except NotSeenYet as unseen:
         return NotYet(unseen)
@@ -461,19 +473,27 @@ NO_MESSAGE: Data = {"message": None}
 NO_MESSAGES: Data = {"messages": []}
 
 CALLS: dict[str, Command[Engine]] = {
-    "publish": Command(publish, (QUEUE, *DRAFT)),
-    "publish_batch": Command(publish_batch, (QUEUE, MESSAGES)),
+    "publish": Command(publish, (QUEUE, *DRAFT), verb="publish"),
+    "publish_batch": Command(publish_batch, (QUEUE, MESSAGES), verb="publish"),
     "consume_next": Command(
-        consume_next, (QUEUE, CONSUMER, VISIBILITY, WAIT), ("consumenext", "consume"), nothing=NO_MESSAGE
+        consume_next,
+        (QUEUE, CONSUMER, VISIBILITY, WAIT),
+        ("consumenext", "consume"),
+        nothing=NO_MESSAGE,
+        verb="consume",
     ),
-    "consume_batch": Command(consume_batch, (QUEUE, LIMIT, CONSUMER, VISIBILITY, WAIT), nothing=NO_MESSAGES),
-    "ack": Command(ack, (MESSAGE_KEY, LEASE_ID, CONSUMER)),
-    "ack_batch": Command(ack_batch, (ACKS,)),
-    "nack": Command(nack, (MESSAGE_KEY, LEASE_ID, CONSUMER, REASON, REQUEUE)),
-    "extend_lease": Command(extend_lease, (MESSAGE_KEY, LEASE_ID, CONSUMER, VISIBILITY), ("extendlease", "extend")),
-    "status": Command(status, (QUEUE,)),
-    "queues": Command(queues),
-    "peek": Command(peek, (QUEUE, PEEK_LIMIT, DEAD_LETTERS)),
+    "consume_batch": Command(
+        consume_batch, (QUEUE, LIMIT, CONSUMER, VISIBILITY, WAIT), nothing=NO_MESSAGES, verb="consume"
+    ),
+    "ack": Command(ack, (MESSAGE_KEY, LEASE_ID, CONSUMER), verb="consume"),
+    "ack_batch": Command(ack_batch, (ACKS,), verb="consume"),
+    "nack": Command(nack, (MESSAGE_KEY, LEASE_ID, CONSUMER, REASON, REQUEUE), verb="consume"),
+    "extend_lease": Command(
+        extend_lease, (MESSAGE_KEY, LEASE_ID, CONSUMER, VISIBILITY), ("extendlease", "extend"), verb="consume"
+    ),
+    "status": Command(status, (QUEUE,), verb="look"),
+    "queues": Command(queues, verb="look"),
+    "peek": Command(peek, (QUEUE, PEEK_LIMIT, DEAD_LETTERS), verb="look"),
     "pause": Command(pause, (QUEUE,)),
     "resume": Command(resume, (QUEUE,)),
     "purge": Command(purge, PURGE, run_once=lambda payload: True),
@@ -484,8 +504,8 @@ CALLS: dict[str, Command[Engine]] = {
     "hand_over": Command(hand_over, (QUEUE, HOLDER, LIMIT)),
     "handed_over": Command(handed_over, (HOLDER, MESSAGE_KEYS, END)),
     "take_over": Command(take_over, (QUEUE, MESSAGES)),
-    "list_dlq": Command(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq")),
-    "dlq_stats": Command(dlq_stats, (QUEUE, SINCE)),
+    "list_dlq": Command(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq"), verb="look"),
+    "dlq_stats": Command(dlq_stats, (QUEUE, SINCE), verb="look"),
     "reprocess_dlq": Command(
         reprocess_dlq,
         (MESSAGE_KEY, QUEUE, *SELECTION),
@@ -514,12 +534,12 @@ def _publishing(engine: Engine, call: Call) -> tuple[list[Draft | Refusal], Publ
 
 def _lease(engine: Engine, call: Call, limit: int, room: int = MOST_AT_ONCE) -> list[Leased]:
     WAIT.read(call.payload)  # refused also when nobody has to wait
-    return engine.lease(call[QUEUE], call[CONSUMER] or call.client, limit, call[VISIBILITY], room)
+    return engine.lease(call[QUEUE], call.consumer, limit, call[VISIBILITY], room)
 
 
 def _result_of_ack(engine: Engine, entry: Payload, call: Call, done: Any) -> Data | NotYet:
     try:
-        answer = ack(engine, Call(entry, call.client, call.request_id, call.again, done))
+        answer = ack(engine, Call(entry, call.client, call.request_id, call.again, done, call.rights))
     except Refusal as refusal:
         return {"messageKey": entry.get("messageKey"), "ok": False, "error": refused(refusal)}
     if isinstance(answer, NotYet):

@@ -49,6 +49,13 @@ MANAGER_LOCK = "manager.lock"
 START_IT = "start it with `kingdom start mailbox` or `python -m kingdom.mailbox`"
 
 
+class NotListed(KingdomError):
+    """the mailbox {root} belongs to uid {owner}, and uid {uid} is not its client {client!r}: {hint}"""
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(hint="say the clientId (--client-id) that its mq.yaml lists in ipc.clients for you", **facts)
+
+
 class _Line:
     """One thread's way to the mailbox and back: a call at a time."""
 
@@ -105,8 +112,16 @@ class _Line:
             self._drafts.rmdir()
 
     def _open(self) -> None:
-        make_folder(self._folder)  # by itself: as a parent it would be open to others, and written to in a slower way
-        make_folder(self._drafts)
+        try:
+            make_folder(
+                self._folder
+            )  # by itself: as a parent it would be open to others, and written to in a slower way
+            make_folder(self._drafts)
+        except PermissionError:
+            owner = os.stat(self._requests).st_uid
+            raise NotListed(
+                root=self._requests.parent, owner=owner, uid=os.geteuid(), client=self._folder.name
+            ) from None
         # A manager that is somebody else reads our requests by their mode.
         ours = os.stat(self._requests).st_uid == os.geteuid()
         self._files = Relay(str(self._drafts), most_spares=SPARES, mode=0o600 if ours else 0o644)

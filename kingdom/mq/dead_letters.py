@@ -18,9 +18,9 @@ from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.errors import DeadLetterNotFound, ValidationFailed
 from kingdom.mq.failures import Log
 from kingdom.mq.message_format import MalformedBody
-from kingdom.mq.names import Ids
+from kingdom.mq.names import NEVER, Ids
 from kingdom.mq.ordered_names import OrderedNames
-from kingdom.mq.queue_state import NEVER, QueueState
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
 from kingdom.mq.timers import Timers

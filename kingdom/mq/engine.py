@@ -25,9 +25,9 @@ from kingdom.mq.handover import Handover
 from kingdom.mq.leases import Lease, Leases, digest_of
 from kingdom.mq.message_format import Draft, MalformedBody
 from kingdom.mq.moving import Moving
-from kingdom.mq.names import LATEST, MESSAGE_ID, Ids
+from kingdom.mq.names import LATEST, MESSAGE_ID, NEVER, Ids
 from kingdom.mq.opening import Opening
-from kingdom.mq.queue_state import NEVER, QueueState
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import EngineSettings, Queues
 from kingdom.mq.removal import Removal
 from kingdom.mq.search import NotSeenYet, Search
@@ -524,6 +524,11 @@ class Engine:
         """Search on for the message of a lease that cannot be ended. Return why; NotSeenYet: there is more to do."""
         self._ensure_loaded()
         return self._leases.why_not(unseen.search, unseen.lease_id)
+
+    def is_held_by_another(self, key: str, consumer: str) -> bool:
+        """Return whether a message is out on a lease of another consumer than this one."""
+        self._ensure_loaded()
+        return self._leases.is_held_by_another(key, consumer)
 
     def search(self, key: str) -> Search:
         """Begin to look for a message among those that wait in its queue."""

@@ -59,6 +59,12 @@ class DeadLetterNotFound(Refusal):
     code = "ERR_DLQ_NOT_FOUND"
 
 
+class NotAllowed(Refusal):
+    """client {client!r} may not {verb} {where}: ipc.clients.{client}.may in mq.yaml does not list it"""
+
+    code = "ERR_NOT_ALLOWED"
+
+
 class NoRoom(Refusal):
     """the disk is full: nothing is published until there is room; what is there can be consumed and purged"""
 

@@ -14,7 +14,8 @@ from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.dead_letters import DeadLetters
 from kingdom.mq.errors import StoreError
 from kingdom.mq.large_map import LargeMap
-from kingdom.mq.queue_state import NEVER, QueueState
+from kingdom.mq.names import NEVER
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.status import Waiting
 from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store

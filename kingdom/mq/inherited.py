@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop
 
 from kingdom.mq import names
+from kingdom.mq.names import NEVER
 from kingdom.mq.ordered_names import OrderedNames
-
-NEVER = 1 << 62
 
 
 class Inherited:

@@ -11,8 +11,8 @@ from kingdom.mq.budget import Budget
 from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.expiring_map import ExpiringMap, fingerprint
 from kingdom.mq.large_map import LargeMap
-from kingdom.mq.names import MESSAGE_ID
-from kingdom.mq.queue_state import NEVER, QueueState
+from kingdom.mq.names import MESSAGE_ID, NEVER
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.search import NotSeenYet, Search
 from kingdom.mq.stores.base import DAY_MS
@@ -26,7 +26,18 @@ OUTDATED_AT_ONCE = 1_000
 class Lease:
     """A message that a consumer holds until a moment."""
 
-    __slots__ = ("attempt", "consumer", "consumer_digest", "key", "latest", "lease_id", "name", "queue", "since", "until")
+    __slots__ = (
+        "attempt",
+        "consumer",
+        "consumer_digest",
+        "key",
+        "latest",
+        "lease_id",
+        "name",
+        "queue",
+        "since",
+        "until",
+    )
 
     def __init__(
         self,
@@ -114,7 +125,7 @@ class Leases:
         self.inherited += 1
 
     def judge_inherited(self, ahead: int) -> None:
-        """Judge anew when leases from before the start end, by a wall clock that was set forward by `ahead` ms since."""
+        """Judge anew when leases from before the start end, by a wall clock that was set forward by `ahead` ms."""
         for part in self.by_message_id.parts():
             for lease in part:
                 if lease.latest:
@@ -167,6 +178,10 @@ class Leases:
         if lease.until <= now:
             raise LeaseExpired(key=key)
         return lease
+
+    def is_held_by_another(self, key: str, consumer: str) -> bool:
+        lease = self.by_message_id.get(names.id_of_key(key))
+        return lease is not None and lease.key == key and lease.consumer_digest != digest_of(consumer)
 
     def was_acked(self, key: str, lease_id: str, consumer: str) -> bool:
         """Return whether the same ack was answered before."""

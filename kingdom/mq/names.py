@@ -6,9 +6,10 @@
 rank = 1,000,000 - priority. due: when a waiting message is available, when a lease ends, when a dead
 letter or an archived message came to rest. The fields begin with the attempts so far; then, each behind
 a dot and a letter: e expiresAt · t target (digest) · s same failures in a row x digest of their reason ·
-h laid in by hand · n was a dead letter and waits again · l lease id · c consumer (digest) · v length of the
-lease · r reason code · a when it became a dead letter · q quarantined · b when it was published and k the end of its key, of a message from another system (w:
-the whole key, where it is of another form). Free text never stands here, so that a name can always name a file.
+h laid in by hand · n was a dead letter and waits again · l lease id · c consumer (digest) · v length of the lease ·
+r reason code · a when it became a dead letter · q quarantined · b when it was published and k the end of its key, of a
+message from another system (w: the whole key, where it is of another form). Free text never stands here, so that a name
+can always name a file.
 
 Nobody else knows this grammar: others use the functions, and in hot loops the slices. What is called for every message
 writes numbers of a fixed width with %: that takes half the time of f"{number:013d}".
@@ -25,6 +26,8 @@ HIGHEST = 1_000_000
 SEQUENCES = 100_000_000
 LATEST = 10**13 - 1
 """The last moment, in ms since the epoch, that fits into a name."""
+NEVER = 1 << 62
+"""Later than all of them."""
 
 _UP_TO_DUE, _SEQUENCE_PART, _ID_PART = slice(8), slice(21, 31), slice(-37, None)
 _RANK, _FIELDS = slice(7), slice(31, -37)
@@ -88,9 +91,7 @@ def first_fields(expires: int, target: str, by_hand: bool = False) -> dict[str, 
     return fields
 
 
-def leased(
-    name: str, until: int, length: int, lease_id: str, consumer: str, another_attempt: bool
-) -> tuple[str, int]:
+def leased(name: str, until: int, length: int, lease_id: str, consumer: str, another_attempt: bool) -> tuple[str, int]:
     """Return the name of a message that is handed out for `length` ms, and how many attempts that makes."""
     fields, attempt, rest = name[_FIELDS], int(another_attempt), ""
     if fields != "0":

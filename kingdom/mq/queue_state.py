@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from kingdom.base.retry import backoff
 from kingdom.mq import names
-from kingdom.mq.inherited import NEVER, Inherited
+from kingdom.mq.inherited import Inherited
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.message_format import quoted
+from kingdom.mq.names import NEVER
 from kingdom.mq.ordered_names import OrderedNames
 from kingdom.mq.payload_rules import Check, checker
 from kingdom.mq.policy import Policy
@@ -189,7 +190,7 @@ class QueueState:
         return int(latest or 0), expiring
 
     def judge_inherited(self, ahead: int) -> None:
-        """Judge anew when messages from before the start are due, by a wall clock that was set forward by `ahead` ms."""
+        """Judge anew when messages from before the start are due, by a wall clock set forward by `ahead` ms."""
         if self.inherited.names:
             self.inherited.judge(ahead, self._longest_wait)
 
@@ -343,7 +344,11 @@ class QueueState:
             waiting: Iterable[str] = self
         else:
             heads = [waiting.first() for waiting in (self.mortal, *self.targeted.values()) if waiting]
-            waiting = [*self.ready[:1], *heads, *(names.rank_first(turned) for turned in islice(self._delayed_in_order(), 1))]
+            waiting = [
+                *self.ready[:1],
+                *heads,
+                *(names.rank_first(turned) for turned in islice(self._delayed_in_order(), 1)),
+            ]
         return min(map(names.created_of, waiting), default=NEVER)
 
     @property

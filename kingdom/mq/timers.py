@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 
 from kingdom.mq import names
 from kingdom.mq.budget import Budget
-from kingdom.mq.queue_state import NEVER, QueueState
+from kingdom.mq.names import NEVER
+from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import Store
 

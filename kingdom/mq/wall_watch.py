@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kingdom.mq.failures import Log
 from kingdom.mq.leases import Leases
-from kingdom.mq.queue_state import NEVER
+from kingdom.mq.names import NEVER
 from kingdom.mq.queues import Queues
 from kingdom.mq.timers import Timers
 
@@ -53,7 +53,9 @@ class WallWatch:
             for queue in self._queues.by_name.values():
                 self._timers.judge_inherited(queue, ahead)
             self._leases.judge_inherited(ahead)
-            self._log("mq.clock_set", "the wall clock was set: what waits from before the start is judged by it", ms=step)
+            self._log(
+                "mq.clock_set", "the wall clock was set: what waits from before the start is judged by it", ms=step
+            )
         self._plan()
 
     def _plan(self) -> None:

@@ -15,6 +15,7 @@ from tests.faults.mutants import Mutant
 LOOKING = "tests/cli/test_looking.py::"
 UPKEEP = "tests/court/upkeep/"
 JUMPS = "tests/mq/test_clock_jumps.py::"
+USERS = "tests/mq/mailbox/test_other_users.py::"
 MUTANTS = [
     Mutant(
         "up leaves roles that were started before an upgrade",
@@ -57,6 +58,36 @@ MUTANTS = [
         "kingdom.mq.leases:Leases.restore",
         replace("min(until, latest)", "until"),
         caught_by=f"{JUMPS}test_a_lease_lasts_no_longer_than_it_was_given_for",
+    ),
+    Mutant(
+        "a user who is not listed is served",
+        "kingdom.mq.mailbox.senders:Senders._why_not",
+        replace("self._is_at_home(sender)", "True"),
+        caught_by=f"{USERS}test_a_user_who_is_not_listed_can_do_nothing",
+    ),
+    Mutant(
+        "a client of another user is not asked what it may do",
+        "kingdom.mq.rights:Rights.check",
+        body("return"),
+        caught_by=f"{USERS}test_a_listed_client_does_what_is_listed_and_hears_no_to_the_rest",
+    ),
+    Mutant(
+        "the calls of a batch are not checked",
+        "kingdom.mq.mailbox.commands:carry_out",
+        drop("call.rights.check(A, B)"),
+        caught_by=f"{USERS}test_a_batch_of_calls_is_checked_call_by_call",
+    ),
+    Mutant(
+        "a consumer is who it says",
+        "kingdom.mq.calls:_check_holder",
+        body("return"),
+        caught_by=f"{USERS}test_the_consumer_is_who_the_uid_says",
+    ),
+    Mutant(
+        "dead/ grows for ever",
+        "kingdom.mq.mailbox.dead:DeadRequests.tidy",
+        body("return"),
+        caught_by="tests/mq/mailbox/test_dead.py::test_the_oldest_go_when_there_are_too_many",
     ),
     Mutant(
         "a take is synced",

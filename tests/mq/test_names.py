@@ -30,7 +30,9 @@ def test_what_is_written_is_read_again() -> None:
 
 @pytest.mark.parametrize("name", [PLAIN, TOLD])
 def test_a_lease_adds_its_fields_and_leaves_the_others(name: str) -> None:
-    leased, attempt = names.leased(name, NOW + 30_000, 30_000, "0123456789abcdef", names.digest("c"), another_attempt=True)
+    leased, attempt = names.leased(
+        name, NOW + 30_000, 30_000, "0123456789abcdef", names.digest("c"), another_attempt=True
+    )
     assert (attempt, names.attempt_of(leased), names.due_of(leased)) == (1, 1, NOW + 30_000)
     fields = names.fields_of(leased)
     assert (fields[names.LEASE], fields[names.CONSUMER]) == ("0123456789abcdef", names.digest("c"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,10 @@ ON_DISK = ("filesystem", "sqlite", "hybrid")
 
 
 @pytest.fixture
-def files(open_rig: Callable[..., Rig], home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rig, Steps]]:
+def files(open_rig: Callable[..., Rig], home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Rig, Steps]:
     rig = open_rig("filesystem", durability="power")
     rig.publish()
-    yield rig, noted(monkeypatch, Path(rig.folder, "fs", QUEUE))
+    return rig, noted(monkeypatch, Path(rig.folder, "fs", QUEUE))
 
 
 @pytest.mark.parametrize("backend", ON_DISK)

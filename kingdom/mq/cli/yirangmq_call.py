@@ -53,6 +53,8 @@ class Connection:
     timeout_ms: Milliseconds | None
     #: Whether answers are printed as JSON also on a terminal.
     json: bool = False
+    #: As which client to ask; None: a new one, whose answers nobody else gets.
+    client_id: str | None = None
 
     @contextmanager
     def open(self, extra_ms: float = 0) -> Iterator[Calls]:
@@ -69,7 +71,9 @@ class Connection:
             yield client
 
     def client(self, extra_ms: float = 0) -> Client:
-        return Client(self._folders(), timeout=((self.timeout_ms or DEFAULT_TIMEOUT_MS) + extra_ms) / 1000)
+        return Client(
+            self._folders(), self.client_id, timeout=((self.timeout_ms or DEFAULT_TIMEOUT_MS) + extra_ms) / 1000
+        )
 
     def call(self, command: str, **payload: Any) -> None:
         """Make one call and print its answer. Fields that are None are left out."""
@@ -162,7 +166,15 @@ def connected(
     @click.option("--direct", is_flag=True, help="Open the store itself. Only while no manager runs.")
     @config_option
     @click.option(
-        "--ipc-root", type=click.Path(path_type=Path), metavar="DIR", help="Use this mailbox instead of the home's."
+        "--client-id",
+        metavar="ID",
+        help="Ask as this client: in a mailbox of another user, as its mq.yaml lists you (default: a new one).",
+    )
+    @click.option(
+        "--ipc-root",
+        type=click.Path(path_type=Path, readable=False),  # one may pass through another user's, and not list it
+        metavar="DIR",
+        help="Use this mailbox instead of the home's.",
     )
     @wraps(function)
     def command(
@@ -171,13 +183,16 @@ def connected(
         direct: bool,
         timeout: Milliseconds | None,
         json: bool,
+        client_id: str | None,
         **options: Any,
     ) -> None:
         if direct and ipc_root is not None:
             raise click.UsageError("--direct opens the store, --ipc-root names a mailbox: leave one of them out")
         if direct and timeout is not None and not timeout_is_lease:
             raise click.UsageError("--timeout is for answers of the manager: leave it out with --direct")
-        function(Connection(ipc_root, config, direct, timeout, json), **options)
+        if direct and client_id is not None:
+            raise click.UsageError("--direct asks nobody: leave out --client-id")
+        function(Connection(ipc_root, config, direct, timeout, json, client_id), **options)
 
     return command
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kingdom.base.errors import BadName
@@ -36,6 +36,8 @@ class CommandContext:
     node: str
     #: Seconds since the epoch.
     clock: Callable[[], float]
+    #: More figures for `metrics`, by name.
+    figures: dict[str, Callable[[], Data]] = field(default_factory=dict)
 
 
 def health(context: CommandContext, call: Call) -> Data:
@@ -46,7 +48,15 @@ def health(context: CommandContext, call: Call) -> Data:
 
 def metrics(context: CommandContext, call: Call) -> Data:
     now = context.clock()
-    return {"timestamp": int(now * 1000), **context.counters.as_json(now)}
+    figures = {name: figure() for name, figure in context.figures.items()}
+    return {"timestamp": int(now * 1000), **context.counters.as_json(now), **figures}
+
+
+def carry_out(context: CommandContext, command: Command[CommandContext], call: Call) -> Data | NotYet:
+    """Answer a call, if its client may make it."""
+    if call.rights is not None:
+        call.rights.check(command.verb, call.payload)
+    return command.answer(context, call)
 
 
 def call_batch(context: CommandContext, call: Call) -> Data | NotYet:
@@ -87,7 +97,7 @@ def _answer(context: CommandContext, request: Payload, batch: Call, done: Any) -
         if 0 < deadline < now * 1000:
             raise Late
         given = payload if isinstance(payload, dict) else {}
-        data = row.answer(context, Call(given, batch.client, str(number), batch.again, done))
+        data = carry_out(context, row, Call(given, batch.client, str(number), batch.again, done, batch.rights))
         if isinstance(data, NotYet):
             return data
         answer: Data = {"requestId": number, "ok": True, "data": data}
@@ -107,14 +117,14 @@ def _on_engine(row: Command[Engine]) -> Command[CommandContext]:
     def answer(context: CommandContext, call: Call) -> Data | NotYet:
         return row.answer(context.engine, call)
 
-    return Command(answer, row.fields, row.aliases, row.run_once, row.nothing)
+    return Command(answer, row.fields, row.aliases, row.run_once, row.nothing, row.verb)
 
 
 COMMANDS: dict[str, Command[CommandContext]] = {
     **{name: _on_engine(row) for name, row in CALLS.items()},
-    "health": Command(health),
-    "metrics": Command(metrics),
-    "call_batch": Command(call_batch, (CALLS_OF_BATCH,)),
+    "health": Command(health, verb=None),
+    "metrics": Command(metrics, verb="look"),
+    "call_batch": Command(call_batch, (CALLS_OF_BATCH,), verb=None),  # each call in it is checked
 }
 
 

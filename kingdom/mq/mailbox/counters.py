@@ -23,6 +23,7 @@ ERROR_KINDS = {
     "ERR_INVALID_REQUEST": "validation",
     "ERR_UNKNOWN_COMMAND": "validation",
     "ERR_VALIDATION_FAILED": "validation",
+    "ERR_NOT_ALLOWED": "validation",
     "ERR_TIMEOUT": "timeout",
     "ERR_INTERNAL_ERROR": "internal",
 }

@@ -46,8 +46,7 @@ class LongPolls:
             wait_ms = min(wait_ms, int(request.deadline_ms - self._context.clock() * 1000))
         until = self._context.engine.clock() + wait_ms
         call = self._call_of(pending)
-        consumer = request.payload.get("consumerId") or request.client
-        self._waiting.setdefault(call[QUEUE], []).append(Waiter(pending, command, consumer, until, nothing))
+        self._waiting.setdefault(call[QUEUE], []).append(Waiter(pending, command, call.consumer, until, nothing))
 
     def next_end(self) -> int | None:
         """Return when the next wait ends, in ms of the engine's time; None without waiting clients."""

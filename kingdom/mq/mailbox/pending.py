@@ -15,6 +15,7 @@ from kingdom.mq.call_fields import Data
 from kingdom.mq.calls import Command
 from kingdom.mq.mailbox.commands import CommandContext
 from kingdom.mq.mailbox.requests import Request
+from kingdom.mq.rights import Rights
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class PendingRequest:
     #: For a command that takes several turns: what the turns so far have done.
     done: Any = None
 
+    #: What its client may do; None: everything.
+    rights: Rights | None = None
     #: What its client holds a lock on while it lives; empty when nobody can tell.
     locked: str = ""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -19,6 +20,18 @@ _SALVAGE = 1 << 16
 """Bytes of a broken request in which the names of its sender are looked for."""
 
 
+class Sender(NamedTuple):
+    """Who owns the file that a request was read from."""
+
+    uid: int
+    #: How many names the file has: somebody may have given one to a file of another user.
+    links: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        return cls(status.st_uid, status.st_nlink)
+
+
 class Request(NamedTuple):
     filename: str
     #: Which file of that name it is: a client may use the name again as soon as it has its answer.
@@ -30,6 +43,7 @@ class Request(NamedTuple):
     payload: Mapping[str, Any]
     #: When it shall no longer be carried out, ms since the epoch; 0: never.
     deadline_ms: float
+    sender: Sender
     #: What its client holds a lock on while it lives, by its name in the client's folder; empty when it does not say.
     locked: str = ""
 
@@ -37,10 +51,13 @@ class Request(NamedTuple):
 class Unreadable(BadInput):
     """{why}"""
 
-    # `request_id` and `client`, where they are known: then the sender can be told.
+    # `request_id` and `client`, where they are known: then the sender can be told. `sender`, once the file was read.
 
-    def __init__(self, code: str, why: str, request_id: str | None, client: str | None) -> None:
+    def __init__(
+        self, code: str, why: str, request_id: str | None, client: str | None, sender: Sender | None = None
+    ) -> None:
         super().__init__(why=why)
+        self.sender = sender
         self.code = code
         self.why = why
         self.request_id = request_id
@@ -56,10 +73,10 @@ def read(folder: str, filename: str) -> Request:
     try:
         value = _as_our_clients_write(data) or parse_json(data)
     except ValueError as error:
-        raise Unreadable("ERR_PARSE_ERROR", str(error), *_salvaged(data)) from None
+        raise Unreadable("ERR_PARSE_ERROR", str(error), *_salvaged(data), Sender.of(status)) from None
     if not isinstance(value, dict):
         raise Unreadable("ERR_PARSE_ERROR", f"{json_kind(value)}, not an object", None, None)
-    return _validated(filename, FileIdentity.of(status), value)
+    return _validated(filename, status, value)
 
 
 def _as_our_clients_write(data: bytes) -> Any:
@@ -74,7 +91,8 @@ def _as_our_clients_write(data: bytes) -> Any:
     return value if orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) == data else None
 
 
-def _validated(filename: str, identity: FileIdentity, value: dict[str, Any]) -> Request:
+def _validated(filename: str, status: os.stat_result, value: dict[str, Any]) -> Request:
+    identity, sender = FileIdentity.of(status), Sender.of(status)
     request_id, client = _name(value, "requestId"), _name(value, "clientId")
     command, payload = value.get("command"), value.get("payload")
     deadline = value.get("deadlineMs")
@@ -92,8 +110,9 @@ def _validated(filename: str, identity: FileIdentity, value: dict[str, Any]) -> 
     else:
         # Original clients write null where a command has no fields.
         given = payload if isinstance(payload, dict) else {}
-        return Request(filename, identity, request_id, client, command, given, deadline or 0, _hidden_name(value))
-    raise Unreadable("ERR_INVALID_REQUEST", wrong, request_id, client)
+        locked = _hidden_name(value)
+        return Request(filename, identity, request_id, client, command, given, deadline or 0, sender, locked)
+    raise Unreadable("ERR_INVALID_REQUEST", wrong, request_id, client, sender)
 
 
 def _hidden_name(value: Mapping[str, Any]) -> str:

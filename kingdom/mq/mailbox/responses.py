@@ -77,6 +77,14 @@ class Responses:
             self._known.add(client)
         return True
 
+    def folder_owner(self, client: str) -> int | None:
+        """Return the uid that a client's folder belongs to; None when there is none."""
+        try:
+            about = os.lstat(self._folder / client)
+        except OSError:
+            return None
+        return about.st_uid if stat.S_ISDIR(about.st_mode) else None
+
     def write(self, client: str, request_id: str, answer: bytes) -> None:
         """Write an answer. It survives a killed process; after a power cut no client is left to read it."""
         try:
@@ -196,7 +204,7 @@ class Responses:
         folder = self._folder / client
         about = self._clients.get(client, {})
         make_folder(folder)
-        if about:
+        if about and os.lstat(folder).st_uid == os.geteuid():  # else somebody has given it to the client already
             os.chmod(folder, int(about["mode"], 8))
             _change_owner(folder, client, about)
 
@@ -229,10 +237,13 @@ def _change_owner(folder: Path, client: str, about: Mapping[str, Any]) -> None:
     owner = owner_of(client, about)
     if owner is None and group is None:
         return
+    if owner is not None and os.geteuid() and int(about["mode"], 8) & 0o070 == 0o070:
+        owner = None  # only root may give it away, but its group may use it
     try:
         os.chown(folder, -1 if owner is None else owner, -1 if group is None else group)
     except PermissionError:
-        raise BadFile(path=folder, why="only root may give it to another user; run the mailbox as root") from None
+        why = "only root may give it to another user: run the mailbox as root, or share a group with mode 2770"
+        raise BadFile(path=folder, why=why) from None
 
 
 def _group_of(client: str, about: Mapping[str, Any]) -> int | None:

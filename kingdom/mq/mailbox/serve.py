@@ -21,10 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from kingdom.base.disk.atomic import Disk, make_folder
-from kingdom.base.disk.codec import to_json
 from kingdom.base.errors import Collision
 from kingdom.base.home.places import is_hidden
-from kingdom.base.times import stamp
 from kingdom.mq.call_fields import WAIT, Call
 from kingdom.mq.calls import Command, NotYet
 from kingdom.mq.configuration import Settings
@@ -32,10 +30,13 @@ from kingdom.mq.errors import Refusal, StoreError
 from kingdom.mq.mailbox import commands, requests
 from kingdom.mq.mailbox.commands import CommandContext
 from kingdom.mq.mailbox.counters import UNKNOWN
+from kingdom.mq.mailbox.dead import Bounds, DeadRequests
 from kingdom.mq.mailbox.long_polls import LongPolls
-from kingdom.mq.mailbox.pending import PendingRequest, printable, refusal
+from kingdom.mq.mailbox.pending import PendingRequest, refusal
 from kingdom.mq.mailbox.requests import Request, Unreadable
-from kingdom.mq.mailbox.responses import Responses, owner_of
+from kingdom.mq.mailbox.responses import Responses
+from kingdom.mq.mailbox.senders import OTHERS_MAY_WRITE, Senders
+from kingdom.mq.rights import Rights
 
 MOST_AT_ONCE = 512
 MOST_SECONDS = 0.03
@@ -43,6 +44,7 @@ MOST_SECONDS = 0.03
 LOOK_AGAIN_SECONDS = 25.0
 DRAFT_IS_LITTER_AFTER = 86400.0
 TRY_AGAIN_SECONDS = 1.0
+LIST_THEM = "set ipc.requestsMode, and list in ipc.clients who may do what"
 INTERRUPTED = "the manager ended while it did this; look what is done before you repeat it"
 
 Report = Callable[[str, str], None]
@@ -89,7 +91,11 @@ class Server:
         self._stuck: set[str] = set()
         #: Names of requests that were here at the start: a manager before us may have carried them out.
         self._found: set[str] = set()
-        self._owners: dict[str, int] = {}
+        self._senders = Senders(self._clients, self._mode)
+        keep = settings.config["ipc"]["deadKeep"]
+        bounds = Bounds(keep["files"], keep["mib"] * (1 << 20), keep["days"] * 86400)
+        self._dead = DeadRequests(settings.box.dead, unsynced, bounds, context.clock, report)
+        context.figures["dead"] = self._dead.as_json
 
     def open(self) -> None:
         """Make the folders and take back what a killed manager left in processing/."""
@@ -100,10 +106,10 @@ class Server:
                 root = stat.S_IMODE(os.stat(self._folders.root).st_mode)
                 os.chmod(self._folders.root, root | 0o711)
             os.chmod(self._folders.requests, self._mode)
-        self._owners = {
-            client: uid for client, about in self._clients.items() if (uid := owner_of(client, about)) is not None
-        }
+        elif os.stat(self._folders.requests).st_mode & OTHERS_MAY_WRITE and not self._senders.is_open:
+            self._report(f"other users may write to {self._requests}, and do everything: {LIST_THEM}", "warn")
         self._responses.open()
+        self._dead.open()
         self._take_back()
         self._found = set(os.listdir(self._requests))
 
@@ -177,6 +183,7 @@ class Server:
                         found.append((about.st_mtime_ns, entry.name))
                     elif about.st_mtime < litter_before and entry.is_file(follow_symlinks=False):
                         os.unlink(entry.path)
+        self._dead.tidy()
         self._looked, self._look_again = now, False
         self._stuck.clear()
         return [name for _, name in sorted(found)]
@@ -206,7 +213,7 @@ class Server:
             return
         try:
             request = requests.read(self._requests, name)
-            self._check_sender(request)
+            rights = self._check_sender(request)
         except FileNotFoundError:
             return
         except Unreadable as error:
@@ -219,7 +226,7 @@ class Server:
         command_name, command = found or (UNKNOWN, None)
         locked = f"{self._folders.responses}/{request.client}/{request.locked}" if request.locked else ""
         path = f"{self._requests}/{request.filename}"
-        pending = PendingRequest(request, path, command_name, command, locked=locked)
+        pending = PendingRequest(request, path, command_name, command, rights=rights, locked=locked)
         group.append(pending)
         if request.deadline_ms and self._context.clock() * 1000 > request.deadline_ms:
             before = " by this manager; one before it may have done it" if request.filename in self._found else ""
@@ -230,17 +237,14 @@ class Server:
         else:
             self._carry_out(pending, command, group)
 
-    def _check_sender(self, request: Request) -> None:
-        """Refuse a request in the name of another user's client, and one whose answer has no folder to go to."""
-        why = ""
-        if (owner := self._owners.get(request.client)) is not None:
-            sender = os.lstat(f"{self._requests}/{request.filename}").st_uid
-            if sender != owner:
-                why = f"client {request.client!r} belongs to uid {owner}, and uid {sender} wrote this"
-        if not why and not self._responses.has_folder_for(request.client):
+    def _check_sender(self, request: Request) -> Rights | None:
+        """Return what the sender of a request may do; None: everything. Refuse one in the name of another
+        user's client, and one whose answer has no folder to go to."""
+        rights = self._senders.rights_of(request)
+        if not self._responses.has_folder_for(request.client):
             why = f"answers to {request.client!r} have nowhere to go: responses/{request.client} is not a folder"
-        if why:
             raise Unreadable("ERR_INVALID_REQUEST", why, None, None)
+        return rights
 
     def _set_apart(self, pending: PendingRequest, disk: Disk) -> None:
         """Move a request to processing/. An older one of its client under the same id is withdrawn with that."""
@@ -261,6 +265,8 @@ class Server:
         """Answer a request, or let it wait or go on later; then it leaves the group."""
         began = time.perf_counter()
         try:
+            if pending.rights is not None:
+                pending.rights.check(command.verb, pending.request.payload)
             if command.run_once(pending.request.payload):
                 # Durably, before it begins: a successor that finds it there does not run it again.
                 self._set_apart(pending, self._disk)
@@ -292,7 +298,7 @@ class Server:
     def _call(self, pending: PendingRequest) -> Call:
         request = pending.request
         again = bool(self._found) and request.filename in self._found
-        return Call(request.payload, request.client, request.id, again, pending.done)
+        return Call(request.payload, request.client, request.id, again, pending.done, pending.rights)
 
     def _continue(self, group: list[PendingRequest]) -> None:
         """Carry out one more step of the commands that are too long for one turn, as many as there is time for."""
@@ -368,32 +374,23 @@ class Server:
     def _move_to_dead(self, folder: Path, name: str, error: Unreadable) -> None:
         """Move what cannot be read to dead/, with its reason beside it. Its sender is told if it can be."""
         self._context.counters.count("unreadable", error.code, self._context.clock())
-        dead = self._free_dead_path(name)
-        note = {"file": name, "reason": error.why, "code": error.code, "buried_at": stamp(self._context.clock())}
-        printed = {key: printable(part) for key, part in note.items()}
         try:
-            self._unsynced.rewrite(dead.with_name(f"{dead.name}.reason"), to_json(printed))
-            self._unsynced.move(folder / name, dead)
+            self._dead.bury(folder / name, error.code, error.why)
         except FileNotFoundError:
             return
         except (OSError, Collision) as failure:
-            self._leave(name, f"{error.why}, and it cannot be moved to {dead}: {failure}")
+            self._leave(name, f"{error.why}, and it cannot be moved to {self._folders.dead}: {failure}")
             return
-        self._report(f"moved {name!r} to {dead}: {error.why}", "warn")
-        if error.request_id is not None and error.client is not None and self._responses.has_folder_for(error.client):
+        if error.request_id is not None and error.client is not None and self._can_hear(error, error.client):
             with suppress(OSError):
                 answer = refusal(error.request_id, error.code, error.why)
                 self._responses.write(error.client, error.request_id, answer)
 
-    def _free_dead_path(self, name: str) -> Path:
-        plain = name.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
-        if len(plain.encode()) > 200:
-            plain = plain.encode()[:160].decode("utf-8", "ignore")
-        dead, number = self._folders.dead / plain, 1
-        while os.path.lexists(dead):
-            number += 1
-            dead = self._folders.dead / f"{plain}.{number}"
-        return dead
+    def _can_hear(self, error: Unreadable, client: str) -> bool:
+        """Return whether the sender of what is refused looks for its answer in this client's folder."""
+        if self._senders.may_hear(client, error.sender):
+            return self._responses.has_folder_for(client)
+        return error.sender is not None and self._responses.folder_owner(client) == error.sender.uid
 
     def _take_back(self) -> None:
         """Put back into requests/ what a killed manager had in processing/; what must not run twice is refused."""

@@ -97,9 +97,7 @@ class FileStore:
     def move(self, queue: str, state: State, name: str, to: State, new: str) -> None:
         folders = self._folders[queue]
         try:
-            self._batch.move(
-                folders[state], f"{name}.json", folders[to], f"{new}.json", synced=not is_take(state, to)
-            )
+            self._batch.move(folders[state], f"{name}.json", folders[to], f"{new}.json", synced=not is_take(state, to))
         except FileNotFoundError:
             raise MessageGone from None
         except OSError as error:
