@@ -322,6 +322,11 @@ def refuse_unknown(call: Call, fields: Iterable[Field[Any]], also: Iterable[str]
             raise InvalidRequest(field=str(name)[:80], why=f"is unknown here; known are {', '.join(sorted(known))}")
 
 
+def by_key(call: Call) -> bool:
+    """Return whether a call names a message by its key alone."""
+    return not call[LEASE_ID] and not call[CONSUMER]
+
+
 def holder(call: Call) -> tuple[str, str]:
     """Return lease id and consumer. The lease id says enough; without one the caller must hold the message."""
     lease_id = call[LEASE_ID]

@@ -46,6 +46,7 @@ from kingdom.mq.call_fields import (
     Data,
     Field,
     Payload,
+    by_key,
     draft,
     draft_or_refusal,
     holder,
@@ -132,7 +133,7 @@ def ack(engine: Engine, call: Call) -> Data | NotYet:
         if call.done is not None:
             raise engine.why_not(call.done)
         _check_holder(engine, call)
-        engine.ack(call[MESSAGE_KEY], lease_id, consumer)
+        engine.ack(call[MESSAGE_KEY], lease_id, consumer, by_key(call))
     except NotSeenYet as unseen:
         return NotYet(unseen)
     except MessageNotFound:
@@ -175,7 +176,7 @@ def nack(engine: Engine, call: Call) -> Data | NotYet:
             if refused is not None:
                 raise engine.why_not(refused)
             _check_holder(engine, call)
-            engine.nack(key, lease_id, consumer, reason, requeue)
+            engine.nack(key, lease_id, consumer, reason, requeue, by_key(call))
             return {}
         except NotSeenYet as unseen:
             return NotYet((unseen, None))

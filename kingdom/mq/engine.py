@@ -473,15 +473,15 @@ class Engine:
         self._queues.arrived = set()
         return arrived
 
-    def ack(self, key: str, lease_id: str = "", consumer: str = "") -> None:
-        """End a lease: the message is done. The same ack again is no error."""
+    def ack(self, key: str, lease_id: str = "", consumer: str = "", by_key: bool = False) -> None:
+        """End a lease: the message is done. The same ack again is no error. `by_key` as Leases.held says."""
         self._ensure_loaded()
         lease = self._leases.by_message_id.get(key[MESSAGE_ID])
         now = self.clock()
         if lease is None or lease.key != key or lease.lease_id != lease_id or lease.until <= now:
-            if self._leases.was_acked(key, lease_id, consumer):
+            if self._leases.was_acked(key, lease_id, consumer, by_key):
                 return
-            lease = self._leases.held(key, lease_id, consumer, now)
+            lease = self._leases.held(key, lease_id, consumer, now, by_key)
         queue = lease.queue
         try:
             if queue.policy.archive and not lease.is_dead_letter:
@@ -497,13 +497,19 @@ class Engine:
             queue.note_handled(now - lease.since)
 
     def nack(
-        self, key: str, lease_id: str = "", consumer: str = "", reason: str = "", requeue: bool = False
+        self,
+        key: str,
+        lease_id: str = "",
+        consumer: str = "",
+        reason: str = "",
+        requeue: bool = False,
+        by_key: bool = False,
     ) -> Outcome:
         """End a lease: the message failed. Return where it goes: another try, the dead letters, or the archive."""
         self._ensure_loaded()
         message_format.whole_text("reason", reason)
         now = self.clock()
-        lease = self._leases.held(key, lease_id, consumer, now)
+        lease = self._leases.held(key, lease_id, consumer, now, by_key)
         if requeue:
             outcome = self._failures.fail(lease, now, "RETRY_EXCEEDED", reason)
         elif lease.is_dead_letter:

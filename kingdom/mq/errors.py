@@ -47,6 +47,10 @@ class LeaseMismatch(Refusal):
     code = "ERR_LEASE_MISMATCH"
 
 
+class HeldByAnother(LeaseMismatch):
+    """{key!r} is not leased to {consumer!r}: give its leaseId or consumerId, or set `ackByKey` in the policy"""
+
+
 class ValidationFailed(Refusal):
     """queue {queue!r} does not take this message: {why}"""
 

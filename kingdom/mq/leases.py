@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import Budget
-from kingdom.mq.errors import LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
+from kingdom.mq.errors import HeldByAnother, LeaseExpired, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.expiring_map import ExpiringMap, fingerprint
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.names import MESSAGE_ID, NEVER
@@ -163,8 +163,11 @@ class Leases:
         lease.until = -1
         self._acked[message_id] = lease
 
-    def held(self, key: str, lease_id: str, consumer: str, now: int) -> Lease:
-        """Return the lease that the caller may end. With neither lease id nor consumer nobody's right is checked."""
+    def held(self, key: str, lease_id: str, consumer: str, now: int, by_key: bool = False) -> Lease:
+        """Return the lease that the caller may end. With neither lease id nor consumer nobody's right is checked.
+
+        `by_key`: the caller has named neither, and `consumer` is the client itself: the policy may let it pass.
+        """
         lease = self.by_message_id.get(names.id_of_key(key))
         if lease is None or lease.key != key:
             raise self._why_not(key, lease_id)
@@ -174,7 +177,10 @@ class Leases:
             if lease_id != lease.lease_id:
                 raise self._why_not(key, lease_id)
         elif consumer and digest_of(consumer) != lease.consumer_digest:
-            raise LeaseMismatch(key=key)
+            if not by_key:
+                raise LeaseMismatch(key=key)
+            if not lease.queue.policy.ack_by_key:
+                raise HeldByAnother(key=key, consumer=consumer)
         if lease.until <= now:
             raise LeaseExpired(key=key)
         return lease
@@ -183,12 +189,14 @@ class Leases:
         lease = self.by_message_id.get(names.id_of_key(key))
         return lease is not None and lease.key == key and lease.consumer_digest != digest_of(consumer)
 
-    def was_acked(self, key: str, lease_id: str, consumer: str) -> bool:
+    def was_acked(self, key: str, lease_id: str, consumer: str, by_key: bool = False) -> bool:
         """Return whether the same ack was answered before."""
         lease = self._acked_lease(key)
         if lease is None:
             return False
-        return lease_id == lease.lease_id if lease_id else consumer in ("", lease.consumer)
+        if lease_id:
+            return lease_id == lease.lease_id
+        return consumer in ("", lease.consumer) or (by_key and lease.queue.policy.ack_by_key)
 
     def search(self, key: str) -> Search:
         """Begin to look for a message among those that wait in its queue."""

@@ -333,6 +333,8 @@ class ToldByHand(NamedTuple):
     expires: int
     #: targetConsumerId.
     target: str
+    #: messageId.
+    message_id: str
 
 
 def told_by_hand(body: str) -> ToldByHand:
@@ -346,6 +348,7 @@ def told_by_hand(body: str) -> ToldByHand:
         max(0, min(_whole(about.get("availableAt")), names.LATEST)),
         max(0, min(_whole(about.get("expiresAt")), names.LATEST)),
         _text(about.get("targetConsumerId")),
+        _text(about.get("messageId")),
     )
 
 

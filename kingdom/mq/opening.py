@@ -10,7 +10,7 @@ from kingdom.mq.errors import StoreError
 from kingdom.mq.failures import Log
 from kingdom.mq.leases import Leases
 from kingdom.mq.message_format import MalformedBody
-from kingdom.mq.names import Ids
+from kingdom.mq.names import MESSAGE_ID, Ids
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import Found, MessageGone, Store, Stray
@@ -18,6 +18,8 @@ from kingdom.mq.timers import Timers
 from kingdom.mq.wall_watch import WallWatch
 
 ALL = 1 << 40
+LONGEST_OWN_ID = 48
+"""Bytes of a message's own id: it must fit into the name of a file."""
 
 
 class Opening:
@@ -94,23 +96,30 @@ class Opening:
     def adopt_strays(self, budget: int, now: int) -> int:
         """Make files that a person laid into an inbox messages. Looks at about `budget` names. Returns how many."""
         strays = self._store.strays(budget, self._queues.not_leased)
+        #: The ids of the messages that wait, by queue.
+        waiting: dict[str, set[str]] = {}
         for stray in strays:
-            self._adopt(stray, now)
+            if stray.queue not in waiting:
+                waiting[stray.queue] = {name[MESSAGE_ID] for name in self._queues.not_leased(stray.queue)}
+            self._adopt(stray, waiting[stray.queue], now)
         return len(strays)
 
-    def _adopt(self, stray: Stray, now: int) -> None:
+    def _adopt(self, stray: Stray, waiting: set[str], now: int) -> None:
         queue = self._queues.declare(stray.queue)
         about = message_format.told_by_hand(stray.body)
         due = max(about.due, now)
         sequence = self._ids.next_sequence()
-        fields = names.first_fields(about.expires, about.target, by_hand=True)
-        message_id = self._ids.message_id(now, sequence)
+        self._forget_dead(queue, stray.file)
+        message_id, identity = self._own_id(queue, about.message_id, now)
+        if not message_id or message_id in waiting or message_id in queue.dead:
+            message_id, identity = self._ids.message_id(now, sequence), {}
+        fields = names.first_fields(about.expires, about.target, by_hand=True) | identity
         name = names.compose(about.priority, due, sequence, fields, message_id)
         try:
             self._store.adopt(stray, name)
         except MessageGone:
             return
-        self._forget_dead(queue, stray.file)
+        waiting.add(message_id)
         queue.published += 1
         self._queues.changed = True
         try:
@@ -121,8 +130,28 @@ class Opening:
         self._timers.add(queue, name, due, now)
         if about.expires:
             self._timers.expire_at(about.expires, queue, name)
-        key = names.key(queue.name, message_id)
+        key = names.key_of(queue.name, name)
         self._log("mq.adopted", f"{stray.file} in {queue.name} is {key} now", queue=queue.name)
+
+    def _own_id(self, queue: QueueState, text: str, now: int) -> tuple[str, dict[str, str]]:
+        """Return the id of a message that says its own, and the fields that keep it; empty when it cannot be kept."""
+        if not text or len(text.encode("utf-8", "surrogatepass")) > LONGEST_OWN_ID:
+            return "", {}
+        key = names.key(queue.name, text)
+        message_id, fields = names.id_of_key(key), {names.REVIVED: ""}
+        if not names.is_ours(message_id):
+            fields = names.foreign_fields(queue.name, key, now)
+        lease = self._leases.by_message_id.get(message_id)
+        if lease is not None:
+            try:
+                self._store.read(queue.name, "inflight", lease.name)
+            except MessageGone:  # taken out of there by hand
+                self._leases.end(lease, now)
+            except MalformedBody:
+                return "", {}
+            else:
+                return "", {}
+        return message_id, fields
 
     def _forget_dead(self, queue: QueueState, file: str) -> None:
         """Forget a dead letter that a person has moved back to the waiting messages."""

@@ -89,6 +89,8 @@ class Policy:
     dlq_keep_ms: Annotated[int, Key("dlq.retentionDays", _days_in_ms)]
     #: Whether acknowledged messages are kept in the archive.
     archive: Annotated[bool, Key("archive")]
+    #: Whether an ack or nack is accepted that names neither the lease nor the consumer.
+    ack_by_key: Annotated[bool, Key("ackByKey")]
     #: A JSON Schema that every payload must fit.
     schema: Annotated[Mapping[str, Any] | None, Key("schema")] = None
     #: Field rules that every payload must fit, as the older configurations have them.

@@ -84,10 +84,28 @@ MUTANTS = [
         caught_by=f"{USERS}test_the_consumer_is_who_the_uid_says",
     ),
     Mutant(
+        "a key alone is enough whatever the policy says",
+        "kingdom.mq.leases:Leases.held",
+        replace("not lease.queue.policy.ack_by_key", "False"),
+        caught_by="tests/mq/mailbox/test_original_command_lines.py::test_else_one_line_says_what_to_give",
+    ),
+    Mutant(
         "dead/ grows for ever",
         "kingdom.mq.mailbox.dead:DeadRequests.tidy",
         body("return"),
         caught_by="tests/mq/mailbox/test_dead.py::test_the_oldest_go_when_there_are_too_many",
+    ),
+    Mutant(
+        "what was to be handed out stays leased when its group cannot be committed",
+        "kingdom.mq.mailbox.serve:Server._refuse_as_undecided",
+        drop("self._take_back_leases(leases)"),
+        caught_by="tests/mq/mailbox/test_full_groups.py::test_what_was_to_be_handed_out_waits_again_when_its_group_fails",
+    ),
+    Mutant(
+        "nothing can be consumed while there is no room to remember requests",
+        "kingdom.mq.stores.files:FileStore._write_journal",
+        replace("error.errno not in FULL", "True"),
+        caught_by="tests/mq/test_files_store.py::test_messages_are_consumed_while_there_is_no_room_to_remember_requests",
     ),
     Mutant(
         "a take is synced",

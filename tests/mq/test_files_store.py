@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kingdom.mq.message_format import Draft
+from kingdom.mq.stores.base import DedupEntry
+from kingdom.mq.stores.request_journal import Journal
 from tests.mq.rigs import PAYLOAD, QUEUE, Rig
 
 
@@ -291,3 +296,94 @@ def test_only_the_file_of_a_small_message_laid_in_is_kept_to_be_written_over(rig
     rig.sweep(2)
     rig.ack(rig.lease())
     assert len(list((rig.folder / "fs").rglob("*.spare.tmp"))) == kept
+
+
+def fill_journal(rig: Rig) -> None:
+    """Let the journal of requests have no room."""
+    rig.mq.store._journal.sync()  # type: ignore[attr-defined]
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, rig.mq.store._journal._fd)  # type: ignore[attr-defined]
+    os.close(full)
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+def test_messages_are_consumed_while_there_is_no_room_to_remember_requests(
+    open_rig: Callable[..., Rig], durability: str
+) -> None:
+    rig = open_rig("filesystem", durability=durability)
+    rig.publish("one", request="r1")
+    fill_journal(rig)
+    key = rig.publish("two", request="r2")
+    assert rig.mq.store.trouble
+    rig.ack(rig.lease())
+    rig.mq._opening.load()  # as after a group that failed
+    assert rig.publish("two", request="r2") == key
+    assert rig.lease_texts() == ["two"]
+    rig.mq.ack(key, consumer="c")
+    rig.mq.commit()
+    rig.mq.store._journal.close()  # type: ignore[attr-defined]
+    rig.publish("three")  # there is room again
+    rig.reopen(kill=True)
+    assert rig.publish("two", request="r2") == key
+
+
+def test_half_a_line_of_the_journal_does_not_spoil_the_next(home: Path) -> None:
+    journal = Journal(str(home))
+    journal.write([DedupEntry("dedup", 1, "q", "a", ("",))])
+    whole = (home / "00000001.log").read_bytes()
+    with limited_to(len(whole) + 5), pytest.raises(OSError, match="large"):
+        journal.write([DedupEntry("dedup", 2, "q", "b", ("",))])
+    journal.write([DedupEntry("dedup", 3, "q", "c", ("",))])
+    assert [entry.key for entry in journal.read(0)] == ["a", "c"]
+    journal.close()
+
+
+@contextmanager
+def limited_to(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signals = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, signals)
+
+
+@pytest.mark.parametrize("message_id", ["5f1c1f0e-7a52-4d3c-9f5e-0d8a3c9f7b11", "sensor-7/42", "이랑 1"])
+def test_a_file_that_is_laid_in_keeps_its_message_id(rig: Rig, message_id: str) -> None:
+    lay(rig, "mine.json", json.dumps({"messageId": message_id, "queue": QUEUE, "payload": {"n": 1}}).encode())
+    rig.sweep(3)
+    leased = rig.lease()
+    assert (leased.message_id, leased.message_key) == (message_id, f"msg:{QUEUE}:{message_id}")
+    rig.reopen(kill=True)
+    rig.mq.ack(f"msg:{QUEUE}:{message_id}", leased.lease_id)
+    rig.mq.commit()
+    assert rig.counts() == (0, 0, 0, 0)
+
+
+def test_a_copy_of_a_waiting_message_gets_an_id_of_its_own(rig: Rig) -> None:
+    key = rig.publish()
+    [file] = seen(rig, "inbox")
+    lay(rig, "copy.json", file.read_bytes())
+    lay(rig, "another copy.json", file.read_bytes())
+    rig.sweep(3)
+    keys = {message.message_key for message in rig.mq.peek(QUEUE)}
+    assert key in keys
+    assert len(keys) == 3
+
+
+def test_a_message_that_is_moved_back_from_its_consumer_keeps_its_id(rig: Rig) -> None:
+    key = rig.publish()
+    lost = rig.lease()
+    [file] = seen(rig, "processing")
+    lay(rig, "back.json", file.read_bytes())
+    file.unlink()
+    rig.sweep(3)
+    assert rig.counts() == (1, 0, 0, 0)
+    leased = rig.lease()
+    assert (leased.message_key, leased.attempt) == (key, 1)
+    rig.ack(leased)
+    assert lost.lease_id != leased.lease_id
+    assert rig.counts() == (0, 0, 0, 0)

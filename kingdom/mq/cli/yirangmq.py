@@ -270,7 +270,7 @@ def _lease_seconds(timeout: Milliseconds | None) -> float | None:
 @connected
 def ack(connection: Connection, message_key: str, lease_id: str | None, consumer_id: str | None) -> None:
     """Acknowledge a message: its work is done."""
-    connection.call("ack", **_held(message_key, lease_id, consumer_id))
+    connection.end("ack", message_key, lease_id, consumer_id)
 
 
 @cli.command()
@@ -289,7 +289,7 @@ def nack(
     requeue: bool,
 ) -> None:
     """Report that the work on a message failed."""
-    connection.call("nack", **_held(message_key, lease_id, consumer_id), reason=reason, requeue=requeue)
+    connection.end("nack", message_key, lease_id, consumer_id, reason=reason, requeue=requeue)
 
 
 @cli.command()

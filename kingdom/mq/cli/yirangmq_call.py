@@ -21,8 +21,9 @@ from kingdom.base.home.places import Places, find_home
 from kingdom.mq import configuration
 from kingdom.mq.cli import yirangmq_tables as tables
 from kingdom.mq.client import START_IT, Client
+from kingdom.mq.errors import LeaseMismatch
 from kingdom.mq.mailbox_folders import MailboxFolders
-from kingdom.mq.typed_calls import Calls
+from kingdom.mq.typed_calls import Calls, Refused
 
 if TYPE_CHECKING:
     from kingdom.mq.local import Local
@@ -31,6 +32,8 @@ Answer = dict[str, Any]
 
 DEFAULT_CONSUMER = "cli"
 """The consumer when nobody says: the same in every call, so that `ack` needs only the key."""
+NOBODY = ""
+"""The client of a direct call: it holds nothing, so that a message key is enough to acknowledge."""
 DEFAULT_TIMEOUT_MS = 30000
 MANAGER_MAY_RESTART_SECONDS = 1.0
 
@@ -39,7 +42,7 @@ def open_direct(config: Path | None) -> Local:
     """Open the store without a manager; refused while a manager holds it."""
     from kingdom.mq.local import Local
 
-    return Local(configuration.load(Places(find_home()), config), DEFAULT_CONSUMER)
+    return Local(configuration.load(Places(find_home()), config), NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,23 @@ class Connection:
         with self.open() as queues:
             self.show(queues.call(command, given(**payload)))
 
+    def end(
+        self, command: str, message_key: str, lease_id: str | None, consumer_id: str | None, **payload: Any
+    ) -> None:
+        """Acknowledge or refuse a message. Its key alone is enough for the default consumer, or by the policy."""
+        named = given(messageKey=message_key, leaseId=lease_id, consumerId=consumer_id)
+        if self.direct or lease_id or consumer_id:
+            self.call(command, **named, **payload)
+            return
+        with self.open() as queues:
+            try:
+                answer = queues.call(command, {**named, "consumerId": DEFAULT_CONSUMER, **payload})
+            except Refused as refused:
+                if refused.code != LeaseMismatch.code:
+                    raise
+                answer = queues.call(command, {**named, **payload})
+            self.show(answer)
+
     def show(self, answer: Answer) -> None:
         """Print an answer: a table on a terminal, one line of JSON elsewhere."""
         if self.json or not sys.stdout.isatty():
@@ -89,9 +109,16 @@ class Connection:
 
     def _folders(self) -> MailboxFolders:
         if self.config is None:
-            return MailboxFolders.at(self.ipc_root) if self.ipc_root else MailboxFolders.of_home(Places(find_home()))
+            root = self.ipc_root or _mailbox_here()
+            return MailboxFolders.at(root) if root else MailboxFolders.of_home(Places(find_home()))
         found = configuration.load(Places(find_home()), self.config)
         return found.box if self.ipc_root is None else MailboxFolders.at(self.ipc_root, found.config["ipc"])
+
+
+def _mailbox_here() -> Path | None:
+    """Return ./ipc when it is a mailbox: there command lines of the original look."""
+    here = MailboxFolders.at(Path("ipc"))
+    return here.root if here.requests.is_dir() and here.responses.is_dir() else None
 
 
 class Milliseconds(float):

@@ -23,7 +23,7 @@ from pathlib import Path
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.errors import Collision
 from kingdom.base.home.places import is_hidden
-from kingdom.mq.call_fields import WAIT, Call
+from kingdom.mq.call_fields import WAIT, Call, Data
 from kingdom.mq.calls import Command, NotYet
 from kingdom.mq.configuration import Settings
 from kingdom.mq.errors import Refusal, StoreError
@@ -324,8 +324,12 @@ class Server:
         self._look_again = True
         group.extend(self._continued)
         self._continued.clear()
+        leases = [lease for pending in group if pending.answer for lease in pending.leases()]
         for pending in group:
             pending.refuse("ERR_INTERNAL_ERROR", f"{error}; it may be done or not")
+        # A store of files has moved what was to be handed out: it would be leased to somebody who does not know it.
+        with suppress(StoreError):
+            self._take_back_leases(leases)
 
     def _send_answers(self, group: list[PendingRequest]) -> None:
         """Send the answers, after the commit; each before its request is removed: a kill in between asks again."""
@@ -360,16 +364,20 @@ class Server:
         if not (leases := pending.leases()):
             return False
         try:
-            for lease in leases:
-                with suppress(Refusal):
-                    self._engine.give_back(lease["messageKey"], lease["leaseId"])
-            self._engine.commit()
+            self._take_back_leases(leases)
         except StoreError as error:
             self._report(f"cannot take back what {pending.request.client} was to get: {error}", "error")
             return False
         size = len(pending.answer)
         pending.refuse_leases(f"an answer of {size} bytes cannot be written: {why.strerror}; all wait again")
         return True
+
+    def _take_back_leases(self, leases: Iterable[Data]) -> None:
+        """Let messages of which nobody has heard wait as before."""
+        for lease in leases:
+            with suppress(Refusal):
+                self._engine.give_back(lease["messageKey"], lease["leaseId"])
+        self._engine.commit()
 
     def _move_to_dead(self, folder: Path, name: str, error: Unreadable) -> None:
         """Move what cannot be read to dead/, with its reason beside it. Its sender is told if it can be."""

@@ -51,6 +51,7 @@ from kingdom.mq.stores.request_journal import Journal
 
 FOLDERS = ("inbox", "processing", "archive", "dlq", "meta")
 RECORD = "queue.json"
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FileStore:
@@ -78,6 +79,8 @@ class FileStore:
         #: (queue, folder, name) of messages whose requests the journal may not know.
         self._recent: list[tuple[str, str, str]] = []
         self._entries: list[DedupEntry] = []
+        #: Committed, but not in the journal, for which there was no room: the messages tell them while they lie here.
+        self._unwritten: list[DedupEntry] = []
         self._stray_finder = StrayFinder(self._folders, self._batch, self._disk)
 
     def put(self, queue: str, state: State, name: str, body: str) -> None:
@@ -88,7 +91,7 @@ class FileStore:
             self._batch.create(self._folders[queue][state], f"{name}.json", data)
         except OSError as error:
             # Nothing of it can be seen: only this message is refused, the group goes on.
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in FULL:
                 self.trouble = str(NoRoom())
                 raise NoRoom from None
             raise self._failure("write a message", error) from None
@@ -177,17 +180,16 @@ class FileStore:
         """Read the journal, and what a crash kept out of it: that stands in the messages themselves."""
         try:
             yield from self._journal.read(since)
-            recovered = self._recovered()
-            if recovered:
-                self._journal.write(recovered)
+            self._unwritten += self._recovered()
+            yield from self._unwritten
             self._recent = []
             now = since + self.kept_ms
             if self._journal.last() > now:
                 # The clock was set back: what a crash keeps out of the journal from now on would be older than it.
-                self._journal.write([DedupEntry("dedup", now, "", "", ("",))])
+                self._unwritten.append(DedupEntry("dedup", now, "", "", ("",)))
+            self._write_journal()
         except OSError as error:
             raise self._failure("recall requests", error) from None
-        yield from recovered
 
     def _recovered(self) -> list[DedupEntry]:
         entries: list[DedupEntry] = []
@@ -217,13 +219,27 @@ class FileStore:
         try:
             if self._batch.power:
                 if self._batch.has_removals:
+                    self._write_journal()
                     self._journal.sync()
                 self._batch.commit()
-            if self._entries:
-                self._journal.write(self._entries)
-                self._entries = []
+            self._unwritten += self._entries
+            self._entries = []
+            self._write_journal()
         except OSError as error:
             self._break("make changes durable", error)
+
+    def _write_journal(self) -> None:
+        """Write what is committed; on a full disk later, so that what is there can be consumed meanwhile."""
+        if not self._unwritten:
+            return
+        try:
+            self._journal.write(self._unwritten)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self.trouble = str(NoRoom())
+        else:
+            self._unwritten = []
 
     def abandon(self) -> None:
         self._batch.abandon()
@@ -232,6 +248,7 @@ class FileStore:
 
     def tidy(self, now: int, idle: bool) -> bool:
         try:
+            self._write_journal()
             if self._batch.power:
                 self._journal.sync()
             self._journal.forget(now - self.kept_ms)

@@ -26,11 +26,18 @@ class Journal:
         if self._fd < 0 or self._size >= SEGMENT_BYTES:
             self._turn()
         data = b"".join(orjson.dumps(tuple(entry)) + b"\n" for entry in entries)
+        begin = self._size
+        try:
+            while data:
+                written = os.write(self._fd, data)
+                self._size += written
+                data = data[written:]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, begin)  # half a line would spoil the next one
+            self._size = begin
+            raise
         self.unsynced = True
-        while data:
-            written = os.write(self._fd, data)
-            self._size += written
-            data = data[written:]
 
     def sync(self) -> None:
         if self.unsynced:

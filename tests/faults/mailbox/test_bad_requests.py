@@ -242,7 +242,7 @@ MUTANTS = [
     Mutant(
         "a bad request is removed without a word",
         "kingdom.mq.mailbox",
-        replace("self._unsynced.move(folder / A, B)", "os.unlink(folder / A)"),
+        replace("self._dead.bury(folder / A, B, C)", "os.unlink(folder / A)"),
         caught_by="bad requests",
     ),
     Mutant(

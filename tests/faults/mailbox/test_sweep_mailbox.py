@@ -152,7 +152,7 @@ MUTANTS = [
     Mutant(
         "calls in one file have no ids of their own",
         "kingdom.mq.mailbox.commands",
-        replace("Call(A, B.client, str(C), B.again, D)", "Call(A, B.client, '', B.again, D)"),
+        replace("Call(A, B.client, str(C), B.again, D, E)", "Call(A, B.client, '', B.again, D, E)"),
         caught_by="kill",
         near="rename.*responses",
     ),

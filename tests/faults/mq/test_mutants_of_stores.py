@@ -91,7 +91,7 @@ MUTANTS = [
     Mutant(
         "a removal is not synced",
         "kingdom.base.disk.bulk:FileBatch.remove",
-        replace("self._lost[A] = None", "pass"),
+        drop("self._lose(folder)"),
         "files ack power",
     ),
     Mutant(
