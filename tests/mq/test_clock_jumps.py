@@ -121,7 +121,7 @@ def test_a_clock_that_was_ahead_and_is_set_back_keeps_nothing_longer_than_its_de
 
 @steps
 def test_what_this_run_has_begun_is_not_moved_by_a_step(rig: Rig, step: int) -> None:
-    rig.publish(delay_ms=HOUR_MS)
+    rig.publish(delay_ms=10 * HOUR_MS)
     restart(rig, 0)
     rig.publish(delay_ms=60_000)
     rig.publish()
