@@ -69,6 +69,8 @@ class Local(Calls):
         #: Held while somebody works on the engine; notified when a message has arrived.
         self._arrived = Condition(Lock())
         self._together = Together(self._carry_out)
+        #: Whether a commit waits for the disk. What does not wait is carried out sooner than handed to another thread.
+        self._waits_for_disk = settings.config["durability"] == "power"
         #: How often messages have arrived.
         self._arrivals = 0
 
@@ -84,7 +86,7 @@ class Local(Calls):
         until = time.monotonic() + (asked.call[WAIT] / 1000 if row.nothing is not None else 0)
         while True:
             arrivals = self._arrivals
-            self._together.serve(asked)
+            self._serve(asked)
             if isinstance(asked.error, Refusal):
                 raise Refused(code=asked.error.code, text=str(asked.error)) from None
             if asked.error is not None:
@@ -94,6 +96,12 @@ class Local(Calls):
             elif row.nothing is None or asked.answer != row.nothing or not self._wait(arrivals, until):
                 assert asked.answer is not None
                 return asked.answer
+
+    def _serve(self, asked: _Asked) -> None:
+        if self._waits_for_disk:
+            self._together.serve(asked)
+        else:
+            self._carry_out([asked], 0.0)
 
     def _carry_out(self, group: Sequence[_Asked], until: float) -> None:
         """Answer several calls and make them durable together. A StoreError is for all: what they did is undecided."""

@@ -193,7 +193,7 @@ def test_defaults_are_found_behind_a_reference_and_in_maps_but_not_in_alternativ
     }
 
 
-KNOWN = "known are archive, dedupWindowSec, dlq, poisonAfter, retry, ttlSec, visibilityTimeoutSec"
+KNOWN = "known are ackByKey, archive, dedupWindowSec, dlq, poisonAfter, retry, ttlSec, visibilityTimeoutSec"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import click
 import pytest
 
 from kingdom.mq.cli.yirangmq import cli
+from kingdom.mq.client import Client
 from kingdom.mq.mailbox.commands import COMMANDS
 from tests.mq.mailbox.boxes import Running
-from tests.waiting import SOON
+from tests.waiting import SOON, wait_until
 
 DOCS = Path(__file__).parents[3] / "docs" / "mq"
 
@@ -49,6 +51,68 @@ def test_the_shell_client_is_ten_lines_and_works(manager: Running, home: Path) -
     assert json.loads(data["message"]["payload"]) == {"temp": 36.5}
     assert call("ack", {"messageKey": data["message"]["messageKey"], "consumerId": "shell"})["ok"] is True
     assert call("nonsense", {})["ok"] is False
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="NO C COMPILER: THE CLIENT IN C IS NOT TESTED")
+def test_the_c_client_compiles_and_talks_to_python(manager: Running, home: Path, q: str) -> None:
+    program = home / "mq"
+    warnings = ("-Wall", "-Wextra", "-Werror", "-Wno-format-truncation")
+    subprocess.run(["cc", *warnings, "-o", program, DOCS / "mq.c"], check=True, timeout=60)
+    environment = {**os.environ, "YIRANGMQ_ROOT": str(manager.root), "YIRANGMQ_CLIENT": "c-program"}
+
+    def call(command: str, payload: object) -> tuple[int, dict[str, object]]:
+        words = [program, command, json.dumps(payload)]
+        ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=SOON, check=False)
+        return ended.returncode, json.loads(ended.stdout)
+
+    assert call("publish", {"queue": q, "message": {"from": "C"}})[0] == 0
+    with manager.client() as mq:
+        delivery = mq.consume(q)
+        assert delivery is not None
+        assert delivery.payload == {"from": "C"}
+        mq.ack(delivery)
+        mq.publish(q, {"from": "Python", "pad": "x" * 10_000})
+    code, answer = call("consume_next", {"queue": q, "waitMs": 5000})
+    data = answer["data"]
+    assert code == 0
+    assert isinstance(data, dict)
+    assert json.loads(data["message"]["payload"])["from"] == "Python"
+    lease = {key: data["lease"][key] for key in ("messageKey", "leaseId")}
+    assert call("ack", lease)[0] == 0
+    code, answer = call("nonsense", {})
+    assert (code, answer["ok"]) == (1, False)
+
+
+UNIT = DOCS.parents[1] / "deploy" / "yirangmq.service"
+
+
+def test_the_unit_starts_a_manager_that_serves_and_ends(home: Path) -> None:
+    lines = [line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and not line.startswith("#")]
+    said = dict(lines)
+    assert said["Environment"] == "KINGDOM_HOME=/var/lib/yirangmq"
+    words = said["ExecStart"].split()
+    words[0] = sys.executable
+    environment = {**os.environ, "KINGDOM_HOME": str(home), "PYTHONPATH": str(DOCS.parents[1])}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL, cwd=home) as process:
+        try:
+            requests = home / "queue" / "mailbox" / "responses"
+            wait_until(requests.is_dir, SOON, "there is a mailbox")
+            with Client(home / "queue" / "mailbox", timeout=SOON) as mq:
+                assert mq.health()["status"] == "ok"
+            process.terminate()
+            assert process.wait(SOON) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="NO SYSTEMD: THE UNIT IS NOT VERIFIED")
+def test_systemd_takes_the_unit(home: Path) -> None:
+    unit = home / UNIT.name
+    unit.write_text(
+        UNIT.read_text().replace("/opt/yirangmq/venv/bin/python", sys.executable).replace("User=yirangmq\n", "")
+    )
+    ended = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, UNIT.name in ended.stderr) == (0, False), ended.stderr
 
 
 def test_the_python_lines_work(manager: Running, home: Path) -> None:
