@@ -231,8 +231,7 @@ THREADED = (SYNCED, UNSYNCED, BEANSTALKD)
 GOALS = {"publish": 5.0, "take+ack": 5.0}
 REASON = (
     "threads of one Python program run in turns: what its processor time allows if no sync took any time is below the "
-    "goal (the table of processor time); and a take is synced as an ack is, since its OK answer promises the disk "
-    "(beanstalkd syncs the delete alone)"
+    "goal (the table of processor time)"
 )
 THREADS, EACH = 16, 200
 COSTS = "Processor time of one message in µs, nothing synced, and how many a second one interpreter can do at most"

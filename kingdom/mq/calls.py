@@ -521,6 +521,11 @@ def refused(refusal: Refusal) -> Data:
     return {"code": refusal.code, "message": str(refusal)}
 
 
+def leases_in(answer: Data) -> list[Data]:
+    """Return the leases that an answer hands out."""
+    return [part["lease"] for part in (answer, *answer.get("messages", ())) if "lease" in part]
+
+
 def _publishing(engine: Engine, call: Call) -> tuple[list[Draft | Refusal], Publishing]:
     queue = call[QUEUE]
     drafts = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Lock
@@ -16,7 +17,7 @@ from kingdom.base.home import config as home_config
 from kingdom.base.home.places import Places, find_home
 from kingdom.mq import configuration
 from kingdom.mq.call_fields import WAIT, Call
-from kingdom.mq.calls import CALLS, Command, NotYet
+from kingdom.mq.calls import CALLS, Command, NotYet, leases_in
 from kingdom.mq.configuration import Settings
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import Refusal, StoreError
@@ -123,10 +124,23 @@ class Local(Calls):
                         # Raised again in the thread that asked: it is nothing to the others.
                         asked.error = error
             finally:
-                self._engine.commit()
+                self._commit(group)
             if self._engine.arrived():
                 self._arrivals += 1
                 self._arrived.notify_all()
+
+    def _commit(self, group: Sequence[_Asked]) -> None:
+        try:
+            self._engine.commit()
+        except StoreError:
+            # A store of files has moved what was to be handed out: it would be leased to somebody who does not know it.
+            answers = [asked.answer for asked in group if isinstance(asked.answer, dict)]
+            with suppress(StoreError):
+                for lease in (lease for answer in answers for lease in leases_in(answer)):
+                    with suppress(Refusal):
+                        self._engine.give_back(lease["messageKey"], lease["leaseId"])
+                self._engine.commit()
+            raise
 
     def _wait(self, arrivals: int, until: float) -> bool:
         """Wait for a message to arrive since then. False when the time was over before."""

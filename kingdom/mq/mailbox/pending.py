@@ -12,7 +12,7 @@ import orjson
 from kingdom.base.disk.bulk import FileIdentity
 from kingdom.base.disk.lock import is_locked
 from kingdom.mq.call_fields import Data
-from kingdom.mq.calls import Command
+from kingdom.mq.calls import Command, leases_in
 from kingdom.mq.mailbox.commands import CommandContext
 from kingdom.mq.mailbox.requests import Request
 from kingdom.mq.rights import Rights
@@ -79,8 +79,8 @@ class PendingRequest:
 
 def _leases_in(answer: Data) -> list[Data]:
     data = answer.get("data", {})
-    parts = [data, *data.get("messages", ()), *(one.get("data", {}) for one in data.get("answers", ()))]
-    return [part["lease"] for part in parts if "lease" in part]
+    of_batch = (lease for one in data.get("answers", ()) for lease in leases_in(one.get("data", {})))
+    return [*leases_in(data), *of_batch]
 
 
 def refusal(request_id: str, code: str, why: str) -> bytes:
