@@ -9,6 +9,7 @@ import pytest
 
 from kingdom.mq.budget import Budget
 from kingdom.mq.message_format import Draft
+from tests.faults.oracle import Figure
 from tests.mq.rigs import QUEUE, Rig
 
 HOUR_MS = 3_600_000
@@ -25,13 +26,14 @@ def restart(rig: Rig, step: int) -> None:
 
 
 @behind
-def test_a_backlog_is_delivered_by_an_engine_whose_clock_is_behind(rig: Rig, step: int) -> None:
+def test_a_backlog_is_delivered_by_an_engine_whose_clock_is_behind(rig: Rig, step: int, figure: Figure) -> None:
     for text in ("one", "two"):
         rig.publish(text, ttl_ms=0)
     rig.publish("for me", target="c")
     restart(rig, step)
     assert rig.counts() == (3, 0, 0, 0)
     assert rig.lease_texts() == ["one", "two", "for me"]
+    figure(f"queue on {rig.backend}: a backlog of 3 is delivered with the clock {-step / HOUR_MS:,.0f} h behind")
 
 
 @behind

@@ -18,6 +18,7 @@ from kingdom.base.errors import BadConfig, KingdomError
 from kingdom.mq.client import Client, NotListed
 from kingdom.mq.errors import NotAllowed
 from kingdom.mq.rights import Rights
+from tests.faults.oracle import Figure
 from tests.mq.mailbox.boxes import Answer, ByHand, Running
 from tests.waiting import SOON, wait_until
 
@@ -109,7 +110,7 @@ def refused(reason: Path) -> str:
 
 
 @needs_root
-def test_a_user_who_is_not_listed_can_do_nothing(opened: Running) -> None:
+def test_a_user_who_is_not_listed_can_do_nothing(opened: Running, figure: Figure) -> None:
     """As it was done once: to purge, to delete a queue, to acknowledge what somebody else has taken."""
     with opened.client("owner") as mq:
         mq.publish("mine", {"n": 1})
@@ -130,6 +131,7 @@ def test_a_user_who_is_not_listed_can_do_nothing(opened: Running) -> None:
         metrics = mq.status("mine")["metrics"]
         assert (metrics["ready"], metrics["inflight"]) == (1, 1)
         mq.ack(delivery)
+    figure(f"mailbox: {len(why)} forged requests of 2 uids refused, nothing done")
 
 
 @needs_root
