@@ -27,6 +27,7 @@ MOST_WAITING = 40
 """No more events come while so many are not done: a heap at the end would hide what was stuck."""
 PAUSE_SECONDS = 0.6
 REST_SECONDS = 180.0
+LATE_SECONDS = 10.0
 LAUNCHER_PAUSE_SECONDS = 120.0
 
 
@@ -150,7 +151,8 @@ def soak(launcher: str, minutes: float, seed: int) -> tuple[str, list[str]]:
                 )
         going_on.end()
         began = time.monotonic()
-        trees.until(court.is_at_rest, REST_SECONDS)
+        while not trees.until(court.is_at_rest, LATE_SECONDS) and time.monotonic() - began < REST_SECONDS:
+            print(f"{time.monotonic() - began:.0f} s after the last mend: {court.not_yet()}", flush=True)
         rest, wrong = time.monotonic() - began, court.wrong()
         figures = (
             f"soak, {launcher}, seed {seed}, {minutes:g} min: {len(court.put)} events, {len(court.answered)} answers, "

@@ -14,6 +14,7 @@ from typing import Any
 from kingdom.base.errors import KingdomError
 from kingdom.base.home import roster
 from kingdom.base.home.places import Places
+from kingdom.base.records import refusals
 from tests.faults import homes, oracle, trees
 from tests.faults.watch.kingdoms import Kingdom, kingdom
 
@@ -194,6 +195,10 @@ class Turmoil:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.did["kill -9"] += len(pids)
+
+    def has_come_back(self, role: str) -> bool:
+        """Return whether a role that was killed works again, or has refused to."""
+        return self.court.works(role) or refusals.why(self.places, role) != ""
 
     def stop(self, role: str) -> None:
         """As `supervisorctl stop` does it, and `kingdom stop` under tmux."""
