@@ -26,8 +26,9 @@ MOST_BROKEN = 3
 MOST_WAITING = 40
 """No more events come while so many are not done: a heap at the end would hide what was stuck."""
 PAUSE_SECONDS = 0.6
-REST_SECONDS = 180.0
 LATE_SECONDS = 10.0
+STILL_SECONDS = 120.0
+"""The end is waited for as long as there is progress: a busy machine has a heap left."""
 LAUNCHER_PAUSE_SECONDS = 120.0
 
 
@@ -150,9 +151,12 @@ def soak(launcher: str, minutes: float, seed: int) -> tuple[str, list[str]]:
                     flush=True,
                 )
         going_on.end()
-        began = time.monotonic()
-        while not trees.until(court.is_at_rest, LATE_SECONDS) and time.monotonic() - began < REST_SECONDS:
+        began = moved = time.monotonic()
+        done = court.done()
+        while not trees.until(court.is_at_rest, LATE_SECONDS) and time.monotonic() - moved < STILL_SECONDS:
             print(f"{time.monotonic() - began:.0f} s after the last mend: {court.not_yet()}", flush=True)
+            if court.done() > done:
+                done, moved = court.done(), time.monotonic()
         rest, wrong = time.monotonic() - began, court.wrong()
         figures = (
             f"soak, {launcher}, seed {seed}, {minutes:g} min: {len(court.put)} events, {len(court.answered)} answers, "

@@ -219,6 +219,11 @@ class Turmoil:
 
     # What must hold.
 
+    def done(self) -> int:
+        """Return how many events and messages are done: it grows while there is progress."""
+        ends = (self.places.folder("events", "completed"), self.places.folder("messages", "sent"))
+        return sum(len(_names(folder)) for folder in ends)
+
     def is_at_rest(self) -> bool:
         """Return whether all roles work, and all that has come in is done and told."""
         return not self.not_yet()
