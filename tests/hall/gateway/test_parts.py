@@ -232,7 +232,7 @@ UNFINISHED = {
     "nothing": b"",
     "a part of a line": b"GET / HT",
     "no end of the head": b"GET / HTTP/1.1\r\nHost: x\r\n",
-    "a part of the body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc",
+    "a part of the body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\nabc",
     "a second one in part": b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT",
 }
 
