@@ -77,7 +77,7 @@ def order(
     made = made._replace(
         workspace=str(workspace if engine.is_model else places.home),
         # The team that goes by rules runs nothing that a text says.
-        external=made.external and row["command"] != team.embedded(),
+        external=made.external and row.get("command") != team.embedded(),
         question=f"`sandbox: off` for {agent} in config/council.yaml lets it run all the same",
         may_write=[*made.may_write, str(places.outbox(agent))],
         lasting=[str(workspace), str(places.outbox(agent))],
