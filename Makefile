@@ -13,8 +13,9 @@ SLOW := journey faults outside web distributed contracts mq cli demo/test_demo.p
 # What has a target of its own, below.
 ELSEWHERE := distributed outside web
 
+# As it was typed: make takes text apart at blanks and replaces what follows a dollar sign.
 ifdef HOME_DIR
-export KINGDOM_HOME := $(abspath $(patsubst ~/%,$(HOME)/%,$(HOME_DIR)))
+export KINGDOM_HOME := $(value HOME_DIR)
 endif
 
 .PHONY: help setup up demo down status attach logs test check check-style check-types check-tests web-test \

@@ -87,11 +87,12 @@ def find_codec() -> Path:
 def find_home() -> Path:
     """Return $KINGDOM_HOME, $KINGDOM_BASE_DIR, the nearest folder around us that is a home, or the checkout.
 
-    Links are followed: soldiers are known by the one true path of their home.
+    A leading `~` is the user's folder: shells leave it in quotes, and behind `make HOME_DIR=`. Links are followed:
+    soldiers are known by the one true path of their home.
     """
     for variable in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
         if named := os.environ.get(variable):
-            return Path(named).resolve()
+            return Path(os.path.expanduser(named)).resolve()
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "config").is_dir() and (folder / "queue").is_dir():
@@ -200,6 +201,10 @@ class Places:
         """Return the snapshots of all workers, sorted by role."""
         roles = sorted(name for name in names_in(self.state) if name.startswith("worker"))
         return [path for role in roles if os.path.lexists(path := self.state / role / "worker.json")]
+
+    def gateway_port(self, role: str) -> Path:
+        """Return the path of the port that a gateway has found for itself."""
+        return self.own(role) / "port"
 
     def gateway_figures(self, role: str) -> Path:
         """Return the path of a gateway's counts."""
