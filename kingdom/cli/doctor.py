@@ -448,7 +448,7 @@ def _hall(places: Places) -> Iterator[Finding]:
             yield Finding("bad", "hall", f"hall.yaml needs the package {package}, which is not installed")
     if hall["registration"] == "open" and hall["host"] not in loopback.HOSTS:
         step = f"write registration: closed into {places.config / 'hall.yaml'}"
-        yield Finding("warn", "hall", f"everybody who reaches {hall['host']}:{hall['port']} can register", step)
+        yield Finding("warn", "hall", f"everybody who reaches {hall['host']} can register", step)
     yield from _owner(places, hall)
     for said in picture.workers(places):
         yield from _worker(said, int(hall["limits"]["worker_lag"]))

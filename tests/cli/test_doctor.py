@@ -195,7 +195,7 @@ def test_a_general_of_another_kingdom_may_have_its_prompts_elsewhere(terminal: T
         (missing_queue, "bad", "queue is missing; run"),
         (open_folder, "warn", "others may write to queue; run `chmod go-w"),
         (hall_without_worker, "warn", "the gateway is switched on and the worker is not; write roles: {worker: true}"),
-        (open_hall, "warn", "everybody who reaches 0.0.0.0:7700 can register; write registration: closed"),
+        (open_hall, "warn", "everybody who reaches 0.0.0.0 can register; write registration: closed"),
         (deaf_gateway, "bad", "gateway does not answer at http://127.0.0.1:1"),
         (gateway_that_cuts, "bad", "gateway ended 3 sockets for no known reason; `grep 'no known reason' logs/gateway"),
         (gateway_without_port, "bad", "gateway cannot listen on 127.0.0.1 port 7700"),

@@ -20,6 +20,7 @@ from kingdom.cli import as_json, home, screen
 from kingdom.cli.commands import Finite
 from kingdom.cli.screen import Column, Section, Table
 from kingdom.court import picture
+from kingdom.hall import ports
 from kingdom.hall.cli import hall_orders
 from kingdom.hall.database import accounts, own_rooms
 from kingdom.hall.database.base import Database, Row, Transaction
@@ -323,7 +324,8 @@ def _address(places: Places) -> str:
     if listens := _gateway(places).get("address"):
         return str(listens)
     host = settings["host"]
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings['port']}"
+    port = settings["port"] or ports.to_try(places, "gateway")[0]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _gateway(places: Places) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -215,8 +216,8 @@ class Listener:
         self._state = ServerState()
         self._servers: list[asyncio.Server] = []
 
-    async def listen(self, host: str, port: int) -> int:
-        """Listen, on both families where the host is loopback, and return the port."""
+    async def listen(self, host: str, *ports: int) -> int:
+        """Listen on the first of these ports that is free, on both families where the host is loopback; return it."""
         loop = asyncio.get_running_loop()
         factory: Callable[[], Any] = partial(
             _http_protocol(self._config),
@@ -225,7 +226,7 @@ class Listener:
             server_state=self._state,
             app_state={},
         )
-        for bound in _bind(host, port):
+        for bound in _bind(host, *ports):
             self._servers.append(await loop.create_server(factory, sock=bound, backlog=BACKLOG))
         return int(self._servers[0].sockets[0].getsockname()[1])
 
@@ -252,15 +253,25 @@ def _http_protocol(config: uvicorn.Config) -> Callable[..., Any]:
     return protocol
 
 
-def _bind(host: str, port: int) -> list[socket.socket]:
+def _bind(host: str, *ports: int) -> list[socket.socket]:
+    *others, last = ports
+    for port in others:
+        with suppress(PortTaken):
+            return _bind_one(host, port)
+    return _bind_one(host, last)
+
+
+def _bind_one(host: str, port: int) -> list[socket.socket]:
+    bound: list[socket.socket] = []
     try:
-        first = _bound(host, port)
-        others = []
+        bound.append(_bound(host, port))
         if host in ("127.0.0.1", "localhost"):
-            others = _bound_if_there("::1", first.getsockname()[1])
+            bound += _bound_if_there("::1", bound[0].getsockname()[1])
     except OSError as error:
+        for one in bound:
+            one.close()
         raise PortTaken(host=host, port=port, why=error.strerror or error) from None
-    return [first, *others]
+    return bound
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -273,6 +284,8 @@ def _bound(host: str, port: int) -> socket.socket:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.setblocking(False)
         bound.bind((host, port))
+        # Two that are bound and do not listen yet may have the same port.
+        bound.listen(BACKLOG)
     except OSError:
         bound.close()
         raise

@@ -12,6 +12,7 @@ from pathlib import Path
 from kingdom.base.disk.codec import to_json
 from kingdom.base.errors import BadConfig
 from kingdom.base.runtime.role import Services, Turn
+from kingdom.hall import ports
 from kingdom.hall.gateway.app import Application
 from kingdom.hall.gateway.frames import Listener, PortTaken
 
@@ -64,6 +65,16 @@ class GatewayJob:
         self._loop.run_until_complete(self._end())
         self._loop.close()
 
+    def _keep(self, port: int) -> None:
+        """Note the port that was found, so that the addresses that people know stay right."""
+        places, name = self._services.places, self._services.name
+        kept = ports.kept_port(places, name)
+        if self._port is not None or kept == port:
+            return
+        if kept is not None:
+            self._services.log.warn(f"port {kept} is in use by another program; listens on {port} from now on")
+        self._services.disk.rewrite(places.gateway_port(name), f"{port}\n".encode())
+
     @property
     def _address(self) -> Path:
         return self._services.places.own(self._services.name) / "address"
@@ -90,11 +101,13 @@ class GatewayJob:
         listener = Listener(self._application)
         host = self._services.config["host"]
         try:
-            port = await listener.listen(host, self._port)
+            found = [self._port] if self._port is not None else ports.to_try(self._services.places, self._services.name)
+            port = await listener.listen(host, *found)
         except PortTaken as error:
             self._place = {"why": str(error)}
             self._write_figures()
             raise
+        self._keep(port)
         self._listener = listener
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._services.unsynced.rewrite(self._address, f"{address}\n".encode())
@@ -137,9 +150,11 @@ async def _first_of(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-def _port(services: Services, instance: str | None) -> int:
+def _port(services: Services, instance: str | None) -> int | None:
+    """Return the port that hall.yaml names; None where the gateway is to find one."""
     if instance is None:
-        return int(services.config["port"])
+        port: int | None = services.config["port"]
+        return port
     ports = services.config["instances"]["gateway"]
     if instance not in ports:
         known = ", ".join(ports) or "none"

@@ -2,10 +2,13 @@
 
 import json
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from kingdom.hall import ports
 from kingdom.hall.gateway.frames import PortTaken
 from kingdom.hall.gateway.job import GatewayJob
 from tests.fixtures import Clock, services
@@ -30,3 +33,47 @@ def test_a_taken_port_is_told_until_it_is_free(home: Path) -> None:
         assert (said["address"], "why" in said) == (f"http://127.0.0.1:{port}", False)
     finally:
         job.close()
+
+
+@pytest.fixture(autouse=True)
+def first_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system gives the port at which gateways begin to look."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(ports, "FIRST", free.getsockname()[1])
+
+
+@contextmanager
+def at_work(home: Path) -> Iterator[int]:
+    """The gateway of a home whose hall.yaml names no port; return the one on which it listens."""
+    job = GatewayJob(given := services(home, "gateway", Clock()), None)
+    try:
+        job.turn(None)
+        address = json.loads(given.places.gateway_figures("gateway").read_text())["address"]
+        yield int(address.rpartition(":")[2])
+    finally:
+        job.close()
+
+
+def test_homes_find_ports_of_their_own_and_keep_them(home: Path, tmp_path: Path) -> None:
+    with at_work(home) as first, at_work(tmp_path) as other:
+        assert first < other
+    with at_work(tmp_path) as again:
+        assert again == other, "though the first is free by now"
+        with at_work(home) as again:
+            assert again == first
+
+
+def test_a_home_whose_port_was_taken_meanwhile_finds_another_and_keeps_that(home: Path) -> None:
+    with at_work(home) as port:
+        pass
+    with socket.create_server(("127.0.0.1", port)), at_work(home) as found:
+        assert found != port
+    with at_work(home) as again:
+        assert again == found
+
+
+def test_a_damaged_note_of_the_port_does_no_harm(home: Path) -> None:
+    with at_work(home) as port:
+        services(home, "gateway", Clock()).places.gateway_port("gateway").write_text("seven\n")
+    with at_work(home) as again:
+        assert again == port
