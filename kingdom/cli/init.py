@@ -72,9 +72,10 @@ def furnish(places: Places) -> list[str]:
     make_folder(places.packages)
     for source in sorted(data.default_config.glob("*.yaml")):
         _add(source, places.config / source.name)
-    for package in packages.shipped(data):
-        for source in (package, *sorted(package.rglob("*"))):
-            _add(source, places.home / source.relative_to(data.home))
+    for source in packages.shipped_files():
+        target = places.home / source.relative_to(data.home)
+        make_folder(target.parent)
+        _add(source, target)
     disk = home.disk(places)
     _add_installer(places, disk)
     _link_codec(places)

@@ -22,6 +22,8 @@ from kingdom.court.soldiers import agents, prepare
 from kingdom.court.soldiers.engines.base import NeedsSetUp
 
 MANIFEST = "manifest.yaml"
+VERSIONS = "shipped.sha256"
+"""The list of every version that was ever shipped of each file."""
 DEFAULTS = ("gen-briefing", "gen-herald")
 
 
@@ -46,7 +48,7 @@ def find(places: Places, named: str) -> Path:
     if (path / MANIFEST).is_file() or os.sep in named or named.startswith("."):
         return path
     name = new_general.full_name(named)
-    known = {folder.name: folder for data in (Places(find_data()), places) for folder in shipped(data)}
+    known = {folder.name: folder for folder in (*shipped(), *in_home(places))}
     if name not in known:
         raise NoSuchThing(what="package", name=named, hint=closest(name, sorted(known)) or "; name its folder")
     return known[name]
@@ -55,7 +57,7 @@ def find(places: Places, named: str) -> Path:
 def installable(places: Places) -> list[Manifest]:
     """Return the manifests of the home's packages that are not installed and could be, by name."""
     names = places.installed_generals()
-    folders = [folder for folder in shipped(places) if folder.name not in names]
+    folders = [folder for folder in in_home(places) if folder.name not in names]
     return [manifests.read(folder / MANIFEST) for folder in folders if not any(_faults(folder))]
 
 
@@ -134,9 +136,23 @@ def contents(folder: Path) -> Iterator[Path]:
             yield from contents(path)
 
 
-def shipped(data: Places) -> list[Path]:
-    """Return the folders of the packages in a home or in what Kingdom ships, by name."""
-    return sorted(path for path in data.packages.glob("gen-*") if path.is_dir())
+def in_home(places: Places) -> list[Path]:
+    """Return the folders of the packages in a home, by name."""
+    return sorted(path for path in places.packages.glob("gen-*") if path.is_dir())
+
+
+def shipped_files() -> list[Path]:
+    """Return the files of the packages that come along, by name: beside them a checkout holds its owner's."""
+    packages = Places(find_data()).packages
+    lines = (packages / VERSIONS).read_text("utf-8").splitlines()
+    names = {line.split()[1] for line in lines if line and not line.startswith("#")}
+    return sorted(path for name in names if (path := packages / name).is_file())
+
+
+def shipped() -> list[Path]:
+    """Return the folders of the packages that come along, by name."""
+    packages = Places(find_data()).packages
+    return sorted({packages / path.relative_to(packages).parts[0] for path in shipped_files()})
 
 
 def copy(source: Path, target: Path) -> None:
@@ -153,7 +169,7 @@ def install_defaults(places: Places, disk: Disk) -> list[str]:
     new = [name for name in DEFAULTS if not _offer(places, name).exists()]
     for name in new:
         if name not in places.installed_generals():
-            install(places, disk, Places(find_data()).package(name))
+            install(places, disk, places.package(name))
         _note_offer(places, disk, name)
     return new
 

@@ -16,13 +16,11 @@ from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.home.places import Places, find_data
 from kingdom.cli import home, packages
 
-DIGESTS = "shipped.sha256"
-
 
 def update(places: Places, disk: Disk) -> list[str]:
     """Replace the copies of older shipped versions. Return a line of what was replaced and of each copy kept."""
     shipped = Places(find_data())
-    versions = _versions(shipped.packages / DIGESTS)
+    versions = _versions(shipped.packages / packages.VERSIONS)
     replaced: list[str] = []
     kept: list[str] = []
     for name, ours, copy, is_installed in _copies(shipped, places):
@@ -45,11 +43,11 @@ def _copies(shipped: Places, places: Places) -> Iterator[tuple[str, Path, Path, 
 
     Installed manifests are meant to be edited: nothing is said of those that were.
     """
-    for package in packages.shipped(shipped):
-        for ours in sorted(path for path in package.rglob("*") if path.is_file()):
-            name = ours.relative_to(shipped.packages)
-            if (copy := places.packages / name).is_file() and not os.path.samefile(ours, copy):
-                yield str(name), ours, copy, False
+    for ours in packages.shipped_files():
+        name = ours.relative_to(shipped.packages)
+        if (copy := places.packages / name).is_file() and not os.path.samefile(ours, copy):
+            yield str(name), ours, copy, False
+    for package in packages.shipped():
         if (installed := places.manifest(package.name)).is_file():
             yield f"{package.name}/{packages.MANIFEST}", package / packages.MANIFEST, installed, True
 

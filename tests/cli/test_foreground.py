@@ -49,6 +49,7 @@ def test_it_says_when_every_role_works_and_stops_them_all_when_it_is_asked_to_en
 ) -> None:
     subprocess.run([sys.executable, "-m", "kingdom", "init"], env=environment(home), check=True, capture_output=True)
     (home / "home/config/system.yaml").write_text("log: {format: json}\n")
+    (home / "home/config/hall.yaml").write_text("port: 0\n")
     command = [sys.executable, "-m", "kingdom", "up", "--foreground"]
     with subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, text=True) as process:
         try:

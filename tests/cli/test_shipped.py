@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from kingdom.base.home.places import Places, find_data
-from kingdom.cli import packages, shipped
+from kingdom.cli import packages
 from kingdom.cli.init import furnish
 from tests.cli.conftest import Terminal
 
 SHIPPED = Places(find_data())
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_every_shipped_file_stands_in_the_list() -> None:
     """A copy of it is recognised by a later version. Whoever changes a file appends the line that is missing."""
-    listed = (SHIPPED.packages / shipped.DIGESTS).read_text().splitlines()
-    files = [path for package in packages.shipped(SHIPPED) for path in sorted(package.rglob("*")) if path.is_file()]
+    listed = (SHIPPED.packages / packages.VERSIONS).read_text().splitlines()
+    asked = ("git", "ls-files", "--cached", "--others", "--exclude-standard", "gen-*")
+    names = subprocess.run(asked, cwd=SHIPPED.packages, check=True, capture_output=True, text=True).stdout.split()
+    files = [SHIPPED.packages / name for name in names]
     lines = [f"{sha256(path.read_bytes()).hexdigest()}  {path.relative_to(SHIPPED.packages)}" for path in files]
     missing = [line for line in lines if line not in listed]
     assert not missing, "\n".join(["append to generals/shipped.sha256:", *missing])
@@ -36,7 +41,7 @@ def older(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         versions.append(f"{sha256(file.read_bytes()).hexdigest()}  gen-briefing/{name}\n")
         file.write_bytes(file.read_bytes() + b"# newer\n")
         versions.append(f"{sha256(file.read_bytes()).hexdigest()}  gen-briefing/{name}\n")
-    (data.packages / shipped.DIGESTS).write_text("".join(versions))
+    (data.packages / packages.VERSIONS).write_text("".join(versions))
     for module in ("kingdom.cli.init", "kingdom.cli.shipped", "kingdom.cli.packages"):
         monkeypatch.setattr(f"{module}.find_data", lambda: data.home)
     return data
@@ -84,3 +89,20 @@ def test_an_uninstalled_general_stays_uninstalled(terminal: Terminal, older: Pla
     terminal.ok("generals", "uninstall", "gen-briefing")
     terminal.ok("init", ".")
     assert not terminal.places.manifest("gen-briefing").exists()
+
+
+def test_what_an_owner_adds_to_a_checkout_goes_into_no_other_home(
+    terminal: Terminal, older: Places, tmp_path: Path
+) -> None:
+    """Neither a package of one's own nor what lies beside the files of a shipped one."""
+    with open(older.packages / packages.VERSIONS, "a") as versions:
+        versions.write((SHIPPED.packages / packages.VERSIONS).read_text())
+    mine = older.package("gen-mine") / "manifest.yaml"
+    mine.parent.mkdir()
+    mine.write_text((older.package("gen-briefing") / "manifest.yaml").read_text())
+    (older.package("gen-briefing") / "notes.txt").write_text("my plans\n")
+    terminal.ok("init", str(tmp_path / "other"))
+    other = Places(tmp_path / "other")
+    assert is_newer(other.package("gen-briefing") / "run")
+    assert not other.package("gen-mine").exists()
+    assert not (other.package("gen-briefing") / "notes.txt").exists()

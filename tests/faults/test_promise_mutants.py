@@ -18,6 +18,18 @@ JUMPS = "tests/mq/test_clock_jumps.py::"
 USERS = "tests/mq/mailbox/test_other_users.py::"
 MUTANTS = [
     Mutant(
+        "a home does not keep the port that it found",
+        "kingdom.hall.gateway.job:GatewayJob._keep",
+        body("return None"),
+        caught_by="tests/hall/gateway/test_port.py::test_homes_find_ports_of_their_own_and_keep_them",
+    ),
+    Mutant(
+        "what an owner adds to a checkout goes along into new homes",
+        "kingdom.cli.packages:shipped_files",
+        body("return sorted(path for path in Places(find_data()).packages.rglob('*') if path.is_file())"),
+        caught_by="tests/cli/test_shipped.py::test_what_an_owner_adds_to_a_checkout_goes_into_no_other_home",
+    ),
+    Mutant(
         "up leaves roles that were started before an upgrade",
         "kingdom.cli.start_stop:_renew",
         body("return []"),
