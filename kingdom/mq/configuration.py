@@ -55,10 +55,12 @@ def load(places: Places, file: Path | None = None) -> Settings:
     if file is None:
         return resolve(thawed(home_config.load(places, "mq")), places.home, places.config / "mq.yaml")
     value, lines = _read(file)
-    value = schemas.with_moved_keys(SCHEMA, value)
     if file.suffix != ".json" or not isinstance(value, dict):
         base = home_of_config(file) or file.absolute().parent
-        return resolve(home_config.validated(SCHEMA, value, lines, file), base, file)
+        ours, ignored = home_config.without_unknown("mq", value, lines, file)
+        resolved = resolve(home_config.validated(SCHEMA, ours, lines, file), base, file)
+        return replace(resolved, warnings=(*([ignored] if ignored else []), *resolved.warnings))
+    value = schemas.with_moved_keys(SCHEMA, value)
     value, warnings = original_configuration.fitted(value)
     config = home_config.validated(SCHEMA, value, lines, file)
     base, said = original_configuration.base_of(config, file.absolute().parent)

@@ -39,7 +39,7 @@ def package(folder: Path, manifest: dict[str, Any] | str | None = None, **files:
         (None, {"prompt_md": None}, "it has no prompt.md"),
         (None, {"run": None}, "its engine is `command`, and it has no executable `run`"),
         (None, {"manifest_yaml": None}, "it has no manifest.yaml"),
-        ({**WHOLE, "name": "x"}, {}, "manifest.yaml:1: name: 'x' does not match"),
+        ({**WHOLE, "name": "x"}, {}, "manifest.yaml:1: name: must be the name of a general: gen-"),
         ({**WHOLE, "timeout_seconds": 1}, {}, "timeout_seconds: 1 is less than the minimum of 30"),
         ({**WHOLE, "subscribe": []}, {}, "unknown key 'subscribe', did you mean 'subscribes'? known are cc_plugins, "),
         ("name: [", {}, ": YAML: "),

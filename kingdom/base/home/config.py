@@ -72,20 +72,24 @@ def remarks(places: Places, *names: str) -> list[str]:
     return [remark for remark in found if remark]
 
 
+def without_unknown(name: str, value: Any, lines: Lines, path: Path) -> tuple[Any, str]:
+    """Return a file's content in our names without the keys that have no effect, and a sentence about those."""
+    ours, unknown = _ours(name, value, lines)
+    keys = ", ".join(f"{'.'.join(map(str, key))} (line {_line(lines, key, value)}{near})" for key, near in unknown)
+    return ours, f"{path}: ignored unknown keys: {keys}"[:1000] if unknown else ""
+
+
 def _ignored_keys(path: Path, name: str) -> str:
     try:
         value, lines = read_yaml(path)
     except (FileNotFoundError, BadConfig):
         return ""
-    unknown = _ours(name, value, lines)[1]
-    keys = ", ".join(f"{'.'.join(map(str, key))} (line {_line(lines, key, value)}{near})" for key, near in unknown)
-    return f"{path}: ignored unknown keys: {keys}"[:1000] if unknown else ""
+    return without_unknown(name, value, lines, path)[1]
 
 
 def _ours(name: str, value: Any, lines: Lines) -> tuple[Any, list[schemas.Unknown]]:
-    """Return a file's content without the keys of other kingdoms. The queue's file says itself what it takes."""
-    if name == "mq":
-        return schemas.with_moved_keys("config/mq", value), []
+    """Return a file's content without the keys of other kingdoms, and those."""
+    value = schemas.with_moved_keys(f"config/{name}", value)
     return schemas.without_unknown(f"config/{name}", _renamed(value, FOREIGN_NAMES.get(name, {}), lines))
 
 

@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kingdom.base.errors import BadMessage
+from kingdom.base.home.forms import asked_for
 from kingdom.base.home.places import find_schema
 from kingdom.base.words import closest
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from fastjsonschema import JsonSchemaValueException
 
 Schema = dict[str, Any]
-Unknown = tuple[tuple[str, ...], str]
 Place = tuple[str | int, ...]
+Unknown = tuple[Place, str]
 
 
 @cache
@@ -176,10 +177,14 @@ def without_unknown(name: str, value: Any) -> tuple[Any, list[Unknown]]:
     return _known(load(name), value, (), load(name), unknown), unknown
 
 
-def _known(schema: Schema | bool, value: Any, at: tuple[str, ...], root: Schema, unknown: list[Unknown]) -> Any:
-    if not isinstance(value, dict):
+def _known(schema: Schema | bool, value: Any, at: Place, root: Schema, unknown: list[Unknown]) -> Any:
+    if isinstance(schema, bool) or not isinstance(value, dict | list):
         return value
-    whole = _expanded(schema, root)
+    kind = "object" if isinstance(value, dict) else "array"
+    whole = _expanded(next((form for form in schema.get("anyOf", ()) if form.get("type") == kind), schema), root)
+    if isinstance(value, list):
+        items = whole.get("items", True)
+        return [_known(items, part, (*at, number), root, unknown) for number, part in enumerate(value)]
     known: Schema = whole.get("properties", {})
     others: Any = whole.get("additionalProperties", True)
     kept = {}
@@ -204,12 +209,15 @@ def _expanded(schema: Schema | bool, root: Schema) -> Schema:
         return schema
     parts = [*(_expanded(part, root) for part in schema["allOf"]), schema]
     properties = {key: rule for part in parts for key, rule in part.get("properties", {}).items()}
-    return {**schema, "properties": properties}
+    others = {"additionalProperties": False} if any(part.get("additionalProperties") is False for part in parts) else {}
+    return {**schema, **others, "properties": properties}
 
 
 def _plain(misfit: JsonSchemaValueException) -> str:
     field = ".".join(str(part) for part in misfit.path[1:])
     sentence = str(misfit.message).removeprefix(misfit.name or "").strip()
+    if misfit.rule == "pattern":
+        sentence = _not_of_form(misfit.value, str(misfit.rule_definition))
     return f"{field} {sentence}".strip()[:300]
 
 
@@ -246,5 +254,10 @@ def _sentence(error: Any) -> str:
     if error.validator == "not":
         return "is not allowed here"
     if error.validator == "pattern":
-        return f"{error.instance!r} does not match {error.validator_value}"
+        return _not_of_form(error.instance, error.validator_value)
     return str(error.message)[:300]
+
+
+def _not_of_form(value: object, pattern: str) -> str:
+    shown = repr(value)
+    return f"must be {asked_for(pattern)}, not {shown if len(shown) <= 60 else f'{shown[:57]}…'}"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from kingdom.base.errors import BadMessage
 from kingdom.base.home import schemas
+from kingdom.base.home.forms import TIME
 from kingdom.base.records.messages import Checkpoint, Result
 from kingdom.base.records.soldiers import CONSENT
+
+_IN_UTC = re.compile(TIME)
 
 LEVELS = {
     ("event", "priority"): ("high", "normal", "low"),
@@ -67,7 +73,28 @@ def _ours(kind: str, value: dict[str, Any]) -> dict[str, Any]:
             value[key] = "normal"
     if "retry_count" in value and value["retry_count"] is None:
         del value["retry_count"]
+    for key in _times(kind):
+        if isinstance(at := value.get(key), str):
+            value[key] = _in_utc(at)
     return value
+
+
+@cache
+def _times(kind: str) -> tuple[str, ...]:
+    """Return the fields of a record that hold a moment."""
+    known = schemas.load(kind)["properties"].items()
+    return tuple(key for key, rule in known if rule.get("pattern") == TIME)
+
+
+def _in_utc(at: str) -> str:
+    """Return a moment in any form of ISO 8601 that names its offset as our files write it; any other text as it is."""
+    if _IN_UTC.fullmatch(at):
+        return at
+    try:
+        found = datetime.fromisoformat(at.strip().upper())
+        return found.astimezone(UTC).isoformat().replace("+00:00", "Z") if found.tzinfo else at
+    except (ValueError, OverflowError):
+        return at
 
 
 def _with_repo(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,10 @@ def test_a_sandbox_is_on_or_off_as_yaml_reads_it(home: Path, word: str, on: bool
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a foreign name": ({"name": "gen-b"}, r"gen-a\.yaml: name: says 'gen-b'"),
-    "a name that is none": ({"name": "Gen A"}, r"gen-a\.yaml:\d+: name: 'Gen A' does not match"),
+    "a name that is none": (
+        {"name": "Gen A"},
+        r"gen-a\.yaml:\d+: name: must be the name of a general: .*'Gen A'",
+    ),
     "a line break": ({"name": "gen-a\n"}, r"gen-a\.yaml"),
     "too little time": ({"timeout_seconds": 29}, r"gen-a\.yaml:\d+: timeout_seconds: 29 is less"),
     "an unknown field": ({"subscribe": ["a"]}, r"gen-a\.yaml:\d+: subscribe: unknown key 'subscribe'"),

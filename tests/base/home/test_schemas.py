@@ -12,6 +12,7 @@ import pytest
 
 from kingdom.base.errors import BadMessage
 from kingdom.base.home import schemas
+from kingdom.base.home.forms import FORMS
 from kingdom.base.home.places import find_data
 from kingdom.base.records.messages import Event, Message, Order, Result, Task
 from tests.base.records.test_council import LEAST
@@ -273,3 +274,25 @@ def test_a_value_is_judged_in_words_and_stays_as_it_is() -> None:
     value: dict[str, Any] = {}
     assert (judged(value), value) == ("", {})
     assert judged({"a": "x"}) == "a must be integer"
+
+
+def patterns(part: Any) -> set[str]:
+    if isinstance(part, list):
+        return {found for inner in part for found in patterns(inner)}
+    if not isinstance(part, dict):
+        return set()
+    own = {part["pattern"]} if isinstance(part.get("pattern"), str) else set()
+    return own | {found for inner in part.values() for found in patterns(inner)}
+
+
+def test_what_a_pattern_asks_for_is_said_in_words() -> None:
+    assert {found for name in ALL for found in patterns(schemas.load(name))} == FORMS.keys()
+
+
+def test_nobody_is_shown_a_pattern() -> None:
+    with pytest.raises(BadMessage) as refused:
+        schemas.check("event", event("evt/1"))
+    assert "id must be a name of at most 200 letters (A to Z), digits and . _ : @ + -" in str(refused.value)
+    assert str(refused.value).endswith("not 'evt/1'")
+    ((place, told),) = schemas.errors_in("config/mq", {"policyDefaults": {"visibilityTimeoutSec": "soon"}})
+    assert told == "must be a number or a time span, such as 250ms, 30s, 5m or 7d, not 'soon'", place

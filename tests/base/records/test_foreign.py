@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.codec import read_json
 from kingdom.base.errors import BadMessage
+from kingdom.base.home.places import Places
 from kingdom.base.log import Log
 from kingdom.base.records import foreign, notes
 from kingdom.base.records.messages import Filed
@@ -54,6 +56,14 @@ def taken(home: Path, kind: str, **fields: Any) -> Filed | None:
         ("messages", {"urgency": "low"}, {"urgency": "normal"}),
         ("messages", {"urgency": "urgent"}, {"urgency": "urgent"}),
         ("tasks", {"retry_count": None}, {"attempt": 0}),
+        *(
+            (kind, {"created_at": at}, {"created_at": "2026-11-18T09:30:00Z"})
+            for kind in ("events", "tasks", "messages")
+            for at in ("2026-11-18T18:30:00+09:00", "20261118T093000Z", "2026-11-18 06:00:00-0330", "2026-11-18T09:30z")
+        ),
+        ("events", {"created_at": "2026-11-18T18:30:00.5+09:00"}, {"created_at": "2026-11-18T09:30:00.500000Z"}),
+        ("events", {"created_at": "2026-11-18T09:30:00.123456789Z"}, {"created_at": "2026-11-18T09:30:00.123456789Z"}),
+        ("tasks", {"not_before": "2026-11-18T18:30:00+09:00"}, {"not_before": "2026-11-18T09:30:00Z"}),
     ],
 )
 def test_what_is_spelt_otherwise_is_read(home: Path, kind: str, written: dict[str, Any], read: dict[str, Any]) -> None:
@@ -129,3 +139,15 @@ def test_a_question_for_consent_is_known_though_an_older_general_asked_it(
 
 def test_keys_of_others_make_no_other_record(home: Path) -> None:
     assert taken(home, "tasks", colour="blue") == taken(home, "tasks")
+
+
+@pytest.mark.parametrize("at", ["2026-11-18T09:30:00", "2026-11-18", "18.11.2026 09:30", "0001-01-01T00:00:00+09:00"])
+def test_a_time_that_says_not_which_is_refused_in_words(home: Path, at: str) -> None:
+    """Without an offset it may be any of two dozen."""
+    assert taken(home, "events", id="evt-1", created_at=at) is None
+    told = read_json(Places(home).folder("events", "dead") / "evt-1.json.reason")["reason"]
+    asked = (
+        "created_at must be a time with its offset from UTC, such as 2026-11-18T09:30:00Z or 2026-11-18T18:30:00+09:00"
+    )
+    assert asked in told
+    assert f"not {at!r}" in told

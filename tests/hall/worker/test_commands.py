@@ -180,7 +180,7 @@ def test_a_bad_command_becomes_a_dead_letter_and_the_next_is_carried_out(hall: H
     plain = opening(new_uuid()).to_json()
     bad = {
         "must be one of ['openRoom'": plain.replace(b"openRoom", b"openDoor"),
-        "roomId must match": plain.replace(b'"roomId":"', b'"roomId":"x'),
+        "roomId must be a UUID": plain.replace(b'"roomId":"', b'"roomId":"x'),
         "U+0000": plain.replace(b'"a room"', rb'"a\u0000room"'),
         "content is longer than 5000": opening(new_uuid(), content="\U0001f451" * 2501).to_json(),
         "not a JSON object": b"[]",
