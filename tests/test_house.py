@@ -32,7 +32,7 @@ GROUND_FLOOR = {
     "base.runtime": 8,
 }
 LIBRARIES = frozenset(
-    "mq council.mime hall.topics hall.database court.steward court.soldiers demo.standins court.connections "
+    "mq council.mime hall.topics hall.database hall.ports court.steward court.soldiers demo.standins court.connections "
     "court.upkeep".split()
 )
 ROLES = frozenset(

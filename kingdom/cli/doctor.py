@@ -397,7 +397,8 @@ def _launcher(places: Places) -> Iterator[Finding]:
 
     try:
         steward = pick(places, str(home.system(places)["launcher"]))
-        up = steward.launcher_runs()
+        if up := steward.launcher_runs():
+            steward.statuses()
     except (LauncherError, BadConfig) as error:
         yield Finding("bad", "launcher", one_line(error, 300))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -33,7 +34,7 @@ AWAKE = ("idle", "working", "degraded")
 
 
 def all_running(places: Places) -> list[Steward]:
-    """Return the launchers that run; a change of configuration may have left a second one."""
+    """Return the launchers that run, also one that hangs; a change of configuration may have left a second one."""
     found = []
     for name in STEWARDS:
         try:
@@ -54,9 +55,14 @@ def one_running(places: Places) -> Steward:
 
 
 def end_all(places: Places) -> None:
-    """Stop every launcher, with all its roles."""
+    """Stop every launcher, with all its roles. One that cannot do so is killed; its roles end with it."""
     for steward in all_running(places):
-        steward.down()
+        try:
+            steward.down()
+        except LauncherError as error:
+            print(f"{error}; it is killed, and its roles are ended one by one", file=sys.stderr)
+            steward.kill()
+            wait(lambda: not steward.launcher_runs(), END_SECONDS)  # noqa: B023
 
 
 def end_stragglers(places: Places) -> bool:

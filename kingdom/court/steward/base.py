@@ -24,6 +24,7 @@ CANNOT_RUN = (126, 127)
 """sh's codes for a command that it cannot execute: restarting it at once would spin."""
 ANSWER_SECONDS = 5.0
 """A launcher that takes longer to answer counts as hung."""
+NO_ANSWER = f"it has not answered within {ANSWER_SECONDS:g} s, and may be stopped or hang"
 
 PASSED_ON = (
     "PATH",

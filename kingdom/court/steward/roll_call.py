@@ -157,6 +157,7 @@ class RollCall:
         self._last_unrest = 0.0
         self._looked_after_until = 0.0
         self._unanswered_since: float | None = None
+        self._asked_at = clock()
         self._logged_error = ""
         self._noted_stopped: list[str] | None = None
 
@@ -193,7 +194,7 @@ class RollCall:
             self._ended = {role: times for role, times in self._ended.items() if role in names}
             self._states = {role: state for role, state in self._states.items() if role in names}
             doubtful = [row for row in watched if not self._is_well(row.name, threshold, now)]
-            statuses = self._steward.statuses() if doubtful or self._endings else {}
+            statuses = self._steward.statuses() if doubtful or self._endings or self._must_ask(threshold) else {}
             for ending in list(self._endings.values()):
                 findings += self._go_on(ending, statuses.get(ending.row.name), now)
             for row in doubtful:
@@ -213,6 +214,14 @@ class RollCall:
         with suppress(OSError):  # a full disk: it is tried again
             self._disk.rewrite(self._places.roll_call(self._own), to_json({"stopped": stopped}))
             self._noted_stopped = stopped
+
+    def _must_ask(self, threshold: float) -> bool:
+        """Return whether to see if the launcher answers, though nobody needs it now: it may hang."""
+        now = self._clock()
+        if self._own != CHAMBERLAIN or (self._unanswered_since is None and now - self._asked_at < threshold / 2):
+            return False
+        self._asked_at = now
+        return True
 
     def _watched(self) -> list[RoleRow]:
         return [row for row in self._rows() if watcher(row.name) == self._own]

@@ -26,6 +26,7 @@ from kingdom.court.steward import process_groups
 from kingdom.court.steward.base import (
     ANSWER_SECONDS,
     CANNOT_RUN,
+    NO_ANSWER,
     STAYS_DOWN,
     TIMEOUTS,
     RoleStatus,
@@ -161,7 +162,7 @@ class Supervisord:
         return {about["name"]: _status(about) for about in listed}
 
     def launcher_runs(self) -> bool:
-        return self._answers() or self._server() is not None
+        return self._server() is not None or self._answers()
 
     def down(self) -> None:
         self._wait_for_shutdown()
@@ -347,6 +348,8 @@ class Supervisord:
             what = str(arguments[0]) if arguments else "its roles"
             kind = _Unknown if fault.faultCode == _BAD_NAME else LauncherError
             raise kind(launcher=self.name, action=method, what=what, why=fault.faultString) from None
+        except TimeoutError:
+            raise self._error("answer", method, NO_ANSWER) from None
         except (OSError, http.client.HTTPException, xmlrpc.client.Error, ExpatError) as error:
             # Its answer is cut off in the middle when it ends meanwhile.
             raise self._error(method, "its roles", str(error) or type(error).__name__) from None

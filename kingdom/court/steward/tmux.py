@@ -17,6 +17,7 @@ from kingdom.court.steward import process_groups
 from kingdom.court.steward.base import (
     ANSWER_SECONDS,
     CANNOT_RUN,
+    NO_ANSWER,
     STAYS_DOWN,
     TIMEOUTS,
     RoleStatus,
@@ -113,7 +114,12 @@ class Tmux:
         return {name: status for name, (_, status) in found.items()}
 
     def launcher_runs(self) -> bool:
-        return self._answers() or self._reopened()
+        try:
+            return self._answers() or self._reopened()
+        except LauncherError:
+            if self._server() is None:
+                raise
+            return True  # it hangs
 
     def down(self) -> None:
         if not self.launcher_runs():
@@ -187,7 +193,7 @@ class Tmux:
                 timeout=ANSWER_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise self._error(action, what, f"no answer within {ANSWER_SECONDS:g} s") from None
+            raise self._error(action, what, NO_ANSWER) from None
         except OSError as error:
             raise self._error(action, what, str(error)) from None
         if done.returncode == 0:

@@ -217,7 +217,7 @@ def test_whom_the_launcher_was_asked_to_stop_is_noted_until_he_is_started(
     assert not roster.was_stopped(places, "king")
 
 
-def test_whoever_holds_its_lock_and_beats_is_well_and_the_launcher_is_not_asked(
+def test_whoever_holds_its_lock_and_beats_is_well_and_the_launcher_is_asked_seldom(
     roll_call: Callable[..., RollCall], launcher: Launcher, clock: Clock, places: Places
 ) -> None:
     lock = Lock(places.lock("king"), "king")
@@ -226,13 +226,13 @@ def test_whoever_holds_its_lock_and_beats_is_well_and_the_launcher_is_not_asked(
     for number in range(10):
         beat(places, "king", number)
         assert calls(roll, clock, 5) == []
-    assert launcher.asked == 0
     assert roll.wait == PERIOD
     assert calls(roll, clock, 20) == []
-    assert launcher.asked == 0
+    seldom = launcher.asked
+    assert 0 < seldom <= 1 + 70 // (THRESHOLD / 2), "whether it answers at all: once in half of the threshold"
     want(places, "king", "quarantined")
     assert told(roll.call(THRESHOLD, PERIOD)) == [("king", What.QUARANTINED, "")]
-    assert launcher.asked == 1, "somebody who is not wanted is looked at"
+    assert launcher.asked == seldom + 1, "somebody who is not wanted is looked at"
     lock.release()
 
 
