@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ from kingdom.base.home.places import Places, find_home
 from kingdom.base.times import stamp
 from kingdom.cli import fsck, home
 from kingdom.cli.home import WRITER
+from kingdom.cli.init import holds_something_else
 from kingdom.court.steward.base import launching
 from kingdom.court.upkeep import backup as archives
 
@@ -46,13 +48,18 @@ def backup(file: Path, with_secrets: bool) -> None:
 
 @click.command(short_help="Restore a home from a backup.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Replace an existing home; its files move to its folder set-aside-TIME.")
-def restore(file: Path, force: bool) -> None:
-    """Restore the home of --home or $KINGDOM_HOME from FILE, which `kingdom backup` wrote. Nothing may run there.
+def restore(file: Path, folder: Path | None, force: bool) -> None:
+    """Restore a home from FILE, which `kingdom backup` wrote, into FOLDER. Nothing may run there.
+
+    Without FOLDER it is the home that other commands would take, or the current folder where there is none.
 
     With --force the existing files move to the home's folder set-aside-TIME. `.env` stays if FILE holds none.
     """
-    places = Places(find_home())
+    places = _restored_home(folder)
+    if holds_something_else(places):
+        raise BadHome(path=places.home, why="it holds something else; name an empty folder: `restore FILE FOLDER`")
     make_folder(places.home)
     places.check_owner()
     is_one = places.config.is_dir() or places.queue.is_dir()
@@ -71,4 +78,14 @@ def restore(file: Path, force: bool) -> None:
     print(f"{said}; what was there lies in {aside}." if aside else f"{said}.")
     if not note.get("secrets"):
         print(f"The file holds no secrets: see to {places.env_file}.")
-    print(f"Next: {home.command()} fsck && {home.command()} up")
+    command = home.command() if folder is None else f"{home.program()} -C {shlex.quote(str(folder))}"
+    print(f"Next: {command} fsck && {command} up")
+
+
+def _restored_home(folder: Path | None) -> Places:
+    if folder is not None:
+        return Places(folder.expanduser().absolute())
+    try:
+        return Places(find_home())
+    except BadHome:
+        return Places(Path.cwd())

@@ -59,7 +59,7 @@ def init(context: click.Context, folder: str) -> None:
 
 def furnish(places: Places) -> list[str]:
     """Add what a home needs and this one lacks. Return a line for each thing about its generals that was updated."""
-    if _is_foreign(places):
+    if holds_something_else(places):
         raise BadHome(path=places.home, why="it holds something else (no config/ and queue/); name an empty folder")
     versions.refuse_newer(places)
     was_one = places.folder("events", "pending").is_dir()  # a fresh checkout has queue/ too
@@ -122,7 +122,8 @@ def _link_council(places: Places) -> None:
         places.council_link.symlink_to(os.path.relpath(places.council, places.queue))
 
 
-def _is_foreign(places: Places) -> bool:
+def holds_something_else(places: Places) -> bool:
+    """Return whether a folder holds other things than a home, so that none is made there."""
     if not places.home.is_dir() or (places.config / "king.yaml").is_file():
         return False
     there = [name for name in os.listdir(places.home) if not name.startswith(".") and name != "lost+found"]

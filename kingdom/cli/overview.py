@@ -15,6 +15,7 @@ from kingdom.cli import as_json, home, screen
 from kingdom.cli.screen import Column, Line, Part, Section, Table
 from kingdom.court import picture
 from kingdom.court.picture import Picture, RoleView
+from kingdom.court.soldiers.disk_space import why_full
 
 HEALTH_STYLES = {"green": "bold green", "yellow": "bold yellow", "orange": "bold yellow", "red": "bold red"}
 ROLE_STYLES = {
@@ -42,7 +43,7 @@ PER_ROW = 60
 
 
 def show(in_json: bool = False) -> int:
-    """Print the picture of the kingdom. Return DONE when every role that should run has a fresh heartbeat."""
+    """Print the picture of the kingdom. Return DONE when every role that should run beats and the disk has room."""
     places = home.find()
     places.check()
     view = look(places)
@@ -50,7 +51,7 @@ def show(in_json: bool = False) -> int:
         print(json_line(view))
     else:
         screen.show(list(sections(places, view)))
-    return Exit.DONE if well(view) else Exit.FAILED
+    return Exit.DONE if well(view) and not why_full(places.home) else Exit.FAILED
 
 
 def json_line(view: Picture) -> str:
@@ -69,7 +70,7 @@ def look(places: Places) -> Picture:
 def sections(places: Places, view: Picture) -> Iterator[Section]:
     """Yield what `status` shows: first what wants a person's attention, then what works by itself."""
     working = _worked_on(places, view)
-    blocks = [_head(view), _questions(view), _missing(view), _outdated(view)]
+    blocks = [_head(view), _disk(places), _questions(view), _missing(view), _outdated(view)]
     blocks += [_failures(view), _running(view, working)]
     blocks += [*_waiting(places, view, working)]
     blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _council(view), _cleaning(view), _next(view)]
@@ -80,6 +81,13 @@ def _head(view: Picture) -> Section:
     health = Part(view.health, HEALTH_STYLES.get(view.health, "bold"))
     figures = Part(f"{''.join(f', {figure}' for figure in view.load())}{_what_starts(view.health)}")
     return Section([Line([Part(f"{view.home}: "), health, figures], indent=0)])
+
+
+def _disk(places: Places) -> Section:
+    if not (full := why_full(places.home)):
+        return Section([])
+    says = f"{full}: soldiers are stopped; make room on the disk of {places.home}"
+    return Section([screen.line(says)], "no room", BAD)
 
 
 def _what_starts(health: str) -> str:

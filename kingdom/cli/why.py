@@ -186,13 +186,22 @@ def _event(places: Places, found: Found) -> Story:
     if found.state == "pending":
         return Story(found, f"{what}; it waits: {_reasons(places).of_event(found)}", _now(_rules(places, found)))
     if found.get("status") == "discarded":
-        tried = _rules(places, found) if found.get("discarded_code") == "unclaimed" else []
-        details = _at(_changed(found.path), tried)
+        details = _of_the_unclaimed(places, found) if found.get("discarded_code") == "unclaimed" else []
         return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", details)
     ended = f": {one_line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
     is_now = f"{what}; it is {_ended(found) or found.state}{ended}, in {found.where}"
     task = _followers(places, task_id_of(places, found), "tasks")
     return Story(found, is_now, [], task or _messages(places, found))
+
+
+def _of_the_unclaimed(places: Places, found: Found) -> list[Detail]:
+    """Return the rules that were tried in vain, or which one would take the event now, and how it gets there."""
+    event = valid_event(found)
+    table = routing.table(manifests.installed(places)[0])
+    if event is None or (route := table.route(event)) is None:
+        return _at(_changed(found.path), _rules(places, found))
+    again = f"`{home.command()} queue requeue {found.id}` puts it in again"
+    return _now([f"{route.general} would take it now, by its {route.rule}; {again}"])
 
 
 def _ended(found: Found) -> str:
@@ -319,7 +328,7 @@ def _messages(places: Places, found: Found) -> list[Story]:
 
 def _not_noted(places: Places, task: Found) -> list[Story]:
     """Return the messages about a task in which another program's king has noted none: they are searched for."""
-    if task.get("letters") is not None:
+    if task.get("letters"):
         return []
     found = sorted(leading_back(places, "messages", "task_id", task.id), key=lambda message: message.id)
     return [_story(places, message) for message in found]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.lock import Lock
 from kingdom.base.home.places import Places
 from tests.cli.conftest import Terminal
+from tests.faults import trees
 
 
 def test_a_home_that_is_well_and_one_that_is_not(terminal: Terminal) -> None:
@@ -58,6 +61,31 @@ def test_a_home_goes_into_a_file_and_comes_back(terminal: Terminal, tmp_path: Pa
         "events", "pending", "evt-1"
     ).read_text()
     assert not Places(again).env_file.exists()
+
+
+def test_a_home_comes_back_in_a_new_folder_without_more_ado(terminal: Terminal, tmp_path: Path) -> None:
+    """In one that is named, and in the current one where no home is around, as from an installed wheel."""
+    terminal.event("pending", "evt-1")
+    archive, named, here = tmp_path / "home.tar.gz", tmp_path / "again there", tmp_path / "here"
+    terminal.ok("backup", str(archive))
+    assert f"-C '{named}' fsck" in terminal.ok("restore", str(archive), str(named))
+    here.mkdir()
+    program = [sys.executable, "-c", "import sys; from kingdom.cli.main import main; sys.exit(main())"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(trees.program())}
+    subprocess.run([*program, "restore", str(archive)], cwd=here, env=env, check=True, capture_output=True)
+    for folder in (named, here):
+        assert Places(folder).queue_file("events", "pending", "evt-1").exists()
+
+
+def test_nothing_is_restored_into_a_folder_of_other_things(terminal: Terminal, tmp_path: Path) -> None:
+    archive, thesis = tmp_path / "home.tar.gz", tmp_path / "thesis"
+    terminal.ok("backup", str(archive))
+    thesis.mkdir()
+    (thesis / "thesis.tex").write_text("")
+    said = terminal("restore", str(archive), str(thesis))
+    assert said.code == 78
+    assert "it holds something else; name an empty folder" in said.err
+    assert [path.name for path in thesis.iterdir()] == ["thesis.tex"]
 
 
 def test_a_home_that_is_there_is_set_aside_only_by_force(terminal: Terminal, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.lock import Lock
 from kingdom.base.errors import BadConfig, TookTooLong
+from kingdom.base.home.code import installed_code
 from kingdom.base.home.places import Places
 from kingdom.base.records import notes, refusals
 from kingdom.base.times import stamp
@@ -25,6 +26,7 @@ from kingdom.base.words import duration, one_line, printable, table
 from kingdom.cli import home, overview, say
 from kingdom.cli.main import main
 from kingdom.court.reasons import Reasons
+from kingdom.court.soldiers import disk_space
 from kingdom.hall.gateway.panel import panel
 from tests.cli.conftest import Held, Terminal
 from tests.fixtures import beats, install, write
@@ -312,6 +314,26 @@ def test_what_a_king_who_notes_nothing_made_is_found_by_what_it_names(terminal: 
     assert "it ended: success" in terminal.ok("why", "task-2")
     terminal.places.result("task-2").unlink()
     assert "it ended: its result is no longer kept" in terminal.ok("why", "task-2")
+
+
+def test_messages_of_a_task_that_our_general_has_retried_are_found_too(terminal: Terminal) -> None:
+    """It has written the task anew, with an empty list of messages; the king notes none."""
+    terminal.event("dispatched", "evt-1")
+    terminal.task("in_progress", "task-1", event_id="evt-1", attempt=1, letters={})
+    terminal.put("messages", "sent", "msg-1", type="thread_start", task_id="task-1", content="[start] hello")
+    assert "msg-1 (thread_start): '[start] hello' was sent" in terminal.ok("why", "evt-1")
+
+
+def test_why_an_event_was_discarded_though_a_general_would_take_it_now(terminal: Terminal) -> None:
+    found = {"status": "discarded", "discarded_code": "unclaimed", "discarded_reason": "no general subscribes to it"}
+    terminal.event("completed", "evt-1", type="slow.work", **found)
+    assert "rule tried: " in (before := terminal.ok("why", "evt-1"))
+    install(terminal.places.home, "gen-late", subscribes=["slow.work"])
+    told = terminal.ok("why", "evt-1")
+    assert "it was discarded: no general subscribes to it" in told
+    assert "gen-late would take it now, by its subscribes 'slow.work'; `" in told
+    assert "queue requeue evt-1` puts it in again" in told
+    assert "it will go to" not in before + told
 
 
 ENDED_IN_SILENCE: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -739,6 +761,19 @@ def test_status_names_a_role_that_should_run_first(terminal: Terminal, king_runs
     assert f"\nnot at work\n  envoy  {said.format(command=home.command())}\n" in shown
     assert shown.index("not at work") < shown.index("failed  ")
     assert "gen-herald  " not in shown.partition("\n  role ")[0], "somebody stopped it"
+
+
+def test_status_is_not_content_with_a_full_disk(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as roles:
+        for role in home.rows(terminal.places):
+            roles.enter_context(closing(Held(terminal.places, role.name)))
+            beat = {"pid": os.getpid(), "role": role.name, "seq": 1, "state": "idle", "code": installed_code()}
+            write(terminal.places.heartbeat(role.name), beat)
+        assert "no room" not in terminal.ok("status")
+        monkeypatch.setattr(disk_space, "FULL_PERCENT", 0.0)
+        said = terminal("status")
+    assert said.code == 1
+    assert re.search(r"^no room\n *the disk is \d+ % full: .* make room on the disk of ", said.out, re.M)
 
 
 def test_status_counts_the_restarts_of_a_role(terminal: Terminal, king_runs: None) -> None:

@@ -48,14 +48,21 @@ class Sessions:
         """Make the file readable again after a power cut: whole rows stay."""
         self._change(lambda rows: rows)
 
-    def keep_only(self, is_out: Callable[[str], bool]) -> list[str]:
-        """Remove the rows of our soldiers that are not out any more; foreign rows stay. Return their tasks."""
+    def keep_only(self, is_out: Callable[[str], bool], has_ended: Callable[[str], bool]) -> list[str]:
+        """Remove the rows of our soldiers that are not out any more, and foreign rows of tasks that have ended.
+
+        Return their tasks.
+        """
         from kingdom.base.records.messages import SessionRow
 
         gone: list[str] = []
 
+        def is_right(row: dict[str, Any]) -> bool:
+            task = row["task_id"]
+            return is_out(task) if is_ours(SessionRow.from_json(row)) else not has_ended(task)
+
         def remove_gone(rows: Rows) -> Rows:
-            left = [row for row in rows if not is_ours(SessionRow.from_json(row)) or is_out(row["task_id"])]
+            left = [row for row in rows if is_right(row)]
             gone.extend(row["task_id"] for row in rows if row not in left)
             return left
 

@@ -6,9 +6,12 @@ Processes of a soldier are known by the markers in their environment and by thei
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from kingdom.base.disk.lock import is_locked
+from kingdom.base.errors import BadName
 from kingdom.base.records import notes, sessions
 from kingdom.base.records.messages import URGENCY
 from kingdom.base.records.sessions import Sessions
@@ -36,9 +39,15 @@ def kill(services: Services) -> Iterator[Orphans]:
             ended = end_carriers(soldier_markers(services.places.home, task))
             yield Orphans(task, notes.soldier(services.places, task), ended)
     rows = Sessions(services.places, services.unsynced)
-    dropped = rows.keep_only(lambda task: _soldier_runs(services, task))
+    dropped = rows.keep_only(partial(_soldier_runs, services), partial(_has_ended, services))
     if dropped:
         services.log.event("recovery.sessions_cleaned", removed_count=len(dropped), tasks=dropped)
+
+
+def _has_ended(services: Services, task: str) -> bool:
+    with suppress(BadName):
+        return services.queues.tasks.has(task, "completed", "dead")
+    return False
 
 
 def _soldier_runs(services: Services, task: str) -> bool:

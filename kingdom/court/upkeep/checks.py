@@ -82,7 +82,7 @@ def _set_aside(mender: Mender, fault: Fault) -> None:
 def _unfit_results(view: View) -> Iterator[Fault]:
     for name in names_in(view.places.results):
         path = view.places.results / name
-        if not is_hidden(name) and (why := _why_unfit_result(path)):
+        if name.startswith(TASK) and (why := _why_unfit_result(path)):
             yield Fault(path, why)
 
 
@@ -342,6 +342,9 @@ BELONGINGS: tuple[tuple[str, Callable[[Places], list[Path]], Callable[[str], str
     ("the note of a cancellation", lambda at: [at.cancelled("any").parent], lambda name: name.removesuffix(".json")),
 )
 """What belongs to a task: what it is, in which folders it lies, and whose it is by its name."""
+TASK = "task-"
+"""How the ids of tasks begin. What has another name is another program's: a general may keep a clone of each repository
+in its workspace, and instructions beside it."""
 
 
 def _orphans(view: View) -> Iterator[Fault]:
@@ -349,7 +352,7 @@ def _orphans(view: View) -> Iterator[Fault]:
         for folder in folders(view.places):
             for name in names_in(folder):
                 path, task = folder / name, task_of(name)
-                if is_hidden(name) or not task or task.startswith(AGENT):
+                if is_hidden(name) or not task.startswith(TASK):
                     continue
                 if task in view.known_tasks or view.is_made("tasks", task):
                     continue

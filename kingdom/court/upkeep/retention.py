@@ -1,6 +1,7 @@
 """What is deleted, when, and what is exempt: one row of RULES for each kind of file.
 
-Nothing that waits, is under way, has failed or could not be read is in the table. What belongs to an open question or
+Nothing that waits, is under way or could not be read is in the table. A failed task stays with its event and its result
+until somebody retries it; its workspace goes. What belongs to an open question or
 conversation stays as long as that is open, whatever its age.
 """
 
@@ -90,12 +91,21 @@ def _is_kept(found: Found, task: str) -> bool:
     return task in found.open.tasks or is_unfinished(found.places, task)
 
 
+def _has_failed(places: Places, task: str) -> bool:
+    """Return whether a task failed and nobody has retried it: somebody may still want to."""
+    ended = read_json_or(places.folder("tasks", "completed") / f"{task}.json", {})
+    return ended.get("outcome") == "failed" and not ended.get("retried_as")
+
+
 def _event_is_open(found: Found) -> bool:
-    return found.path.stem in found.open.events
+    if found.path.stem in found.open.events:
+        return True
+    event = read_json_or(found.path, {})
+    return event.get("status") == "failed" and _has_failed(found.places, str(event.get("task_id")))
 
 
 def _task_is_open(found: Found) -> bool:
-    return found.path.stem in found.open.tasks
+    return found.path.stem in found.open.tasks or _has_failed(found.places, found.path.stem)
 
 
 def _message_is_open(found: Found) -> bool:
@@ -110,7 +120,8 @@ def _nothing_keeps_it(found: Found) -> bool:
 
 
 def _result_is_kept(found: Found) -> bool:
-    return _is_kept(found, task_of_result(found.path.name))
+    task = task_of_result(found.path.name)
+    return _is_kept(found, task) or _has_failed(found.places, task)
 
 
 def _prompt_is_kept(found: Found) -> bool:
@@ -138,7 +149,11 @@ def _workspace_is_kept(found: Found) -> bool:
         return is_locked(found.places.agent_turn(name.partition(".")[0]) / "lock")
     task = kept.task_of(name)
     ended = is_there(f"{found.places.folder('tasks', 'completed')}/{task}.json")
-    return ended or is_there(found.places.results / f"{task}{CHECKPOINT}") or _is_kept(found, task)
+    return (
+        (ended and not _has_failed(found.places, task))
+        or is_there(found.places.results / f"{task}{CHECKPOINT}")
+        or _is_kept(found, task)
+    )
 
 
 def _workspaces(places: Places) -> list[Path]:

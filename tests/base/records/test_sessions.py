@@ -53,9 +53,11 @@ def test_only_our_own_rows_are_struck(ours: Sessions, places: Places) -> None:
     ours.add(row("task-1"))
     ours.add(row("task-2"))
     ours.write()
-    assert ours.keep_only(lambda task: task == "task-2") == ["task-1"]
+    assert ours.keep_only(lambda task: task == "task-2", lambda _: False) == ["task-1"]
     assert out(places) == ["task-9", "soldier-task-2-0"]
     assert json.loads(places.sessions.read_text())[0] == FOREIGN, "with what we do not know"
+    assert ours.keep_only(lambda _: True, lambda task: task == "task-9") == ["task-9"]
+    assert out(places) == ["soldier-task-2-0"], "a foreign row goes when its task has ended"
 
 
 @pytest.mark.parametrize(("torn", "left"), [("", []), ("[{", []), ('[{"task_id": "task-9"}, 5]', ["task-9"])])
@@ -74,5 +76,5 @@ def test_what_changes_nothing_writes_nothing(ours: Sessions, places: Places) -> 
     ours.write()
     before = os.stat(places.sessions)
     ours.repair()
-    assert ours.keep_only(lambda _: True) == []
+    assert ours.keep_only(lambda _: True, lambda _: True) == []
     assert os.stat(places.sessions).st_ino == before.st_ino

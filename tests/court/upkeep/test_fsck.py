@@ -231,6 +231,17 @@ def test_every_check_has_a_damage_but_that_of_another_owner() -> None:
     assert {check.name for check in CHECKS} - {check for check, _, _ in DAMAGES.values()} == {"owner"}
 
 
+def test_what_another_program_keeps_in_a_workspace_is_no_finding(home: Path) -> None:
+    """A general that keeps one clone of each repository, and instructions beside them."""
+    places = healthy(home, NOW - 60)
+    room = places.workspace("gen-pr", "any").parent
+    (room / "our-repo" / ".git").mkdir(parents=True)
+    (room / "CLAUDE.md").write_text("be kind")
+    (places.results / "stats.json").write_text("{}")
+    (places.prompts / "notes.md").write_text("mine")
+    assert found(home) == []
+
+
 def test_a_healthy_home_raises_no_alarm_and_is_not_changed(home: Path, record_property: Callable[..., None]) -> None:
     healthy(home, NOW - 60)
     before = {path: path.lstat().st_mtime_ns for path in home.rglob("*") if path.is_file()}

@@ -123,6 +123,24 @@ def test_what_is_not_over_stays_however_old_it_is(home: Path, name: str) -> None
     assert path.exists()
 
 
+OF_A_FAILED_TASK = ("ended events", "ended tasks", "results")
+
+
+@pytest.mark.parametrize("retried", [False, True], ids=["nobody has retried", "was retried"])
+def test_a_failed_task_stays_with_its_event_and_result_until_it_is_retried(home: Path, retried: bool) -> None:
+    founded(home)
+    now = Clock().now
+    laid = [lay(home, name, 400, now) for name in KINDS.values()]
+    ended = {"outcome": "failed", **({"retried_as": ["task-20260101-003"]} if retried else {})}
+    write(home / KINDS["ended tasks"], task(T, **ended))
+    write(home / KINDS["ended events"], event("evt-1", status="failed", task_id=T))
+    for path in laid:
+        age(path, 400, now)
+    cleaned = clean(home, now).tally.files.keys()
+    assert cleaned == KINDS.keys() - (() if retried else OF_A_FAILED_TASK)
+    assert [(home / KINDS[what]).exists() for what in OF_A_FAILED_TASK] == [not retried] * 3
+
+
 @pytest.mark.parametrize("at_work", [True, False])
 def test_the_folder_of_an_agent_stays_while_it_is_at_work(at_work: bool, home: Path) -> None:
     places, now = founded(home), Clock().now
