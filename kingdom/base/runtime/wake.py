@@ -61,8 +61,9 @@ class Waker:
         self._only_renamed = only_renamed
         #: Until then others need the processor, and `eager` has no effect, by the monotonic clock.
         self._shared_until = 0.0
-        if mode == "inotify":
-            self._watch(folders)
+        # Who watches nothing takes no instance: a user has 128 of them.
+        if mode == "inotify" and (watched := list(folders)):
+            self._watch(watched)
         self.polls = self._inotify is None
         """Whether arrivals do not wake this sleeper, so that it has to look by itself."""
 

@@ -314,3 +314,17 @@ def test_an_alarm_that_nobody_closed_hears_no_signals_once_its_descriptors_are_g
     alarm.ring_on_signals()
     del alarm  # as at the end of a process that has crashed
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_who_watches_nothing_takes_none_of_the_users_instances() -> None:
+    def instances() -> int:
+        links = (os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink())
+        return sum(link == "anon_inode:inotify" for link in links)
+
+    before = instances()
+    idle = Waker(())
+    try:
+        assert instances() == before
+        assert idle.wait(0.01) == {}
+    finally:
+        idle.close()
