@@ -24,7 +24,7 @@ from kingdom.base.runtime.role import Services
 from kingdom.base.runtime.wake import ProcessExits
 from kingdom.base.words import one_line
 from kingdom.court.steward import pick, process_groups
-from kingdom.court.steward.base import TIMEOUTS, RoleStatus, Steward, Timeouts, command, remember
+from kingdom.court.steward.base import ANSWER_SECONDS, TIMEOUTS, RoleStatus, Steward, Timeouts, command, remember
 from kingdom.court.steward.diagnosis import (
     ACTIONS,
     Action,
@@ -217,8 +217,8 @@ class RollCall:
 
     def _must_ask(self, threshold: float) -> bool:
         """Return whether to see if the launcher answers, though nobody needs it now: it may hang."""
-        now = self._clock()
-        if self._own != CHAMBERLAIN or (self._unanswered_since is None and now - self._asked_at < threshold / 2):
+        now, pause = self._clock(), max(threshold / 2, 2 * ANSWER_SECONDS)
+        if self._own != CHAMBERLAIN or (self._unanswered_since is None and now - self._asked_at < pause):
             return False
         self._asked_at = now
         return True

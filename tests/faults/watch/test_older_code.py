@@ -12,6 +12,10 @@ from tests.faults import trees
 from tests.faults.watch.kingdoms import ROLES, Kingdom, Load, kingdom, one_of
 
 
+PATIENT = {"system": {"heartbeat": {"threshold_seconds": 60}}}
+"""Nobody is to be taken for hung while a busy machine loads seven roles one after the other."""
+
+
 def upgrade(tree: Path) -> None:
     """Change the program as a pull does."""
     with open(tree / "kingdom" / "court" / "king" / "job.py", "a") as code:
@@ -27,7 +31,7 @@ def older(court: Kingdom) -> list[str]:
 def test_up_restarts_the_roles_that_run_older_code_one_by_one(launcher: str) -> None:
     tree = trees.new_folder()
     trees.copy_program(trees.CHECKOUT, tree)
-    with kingdom(launcher, tree=tree) as court:
+    with kingdom(launcher, tree=tree, config=PATIENT) as court:
         load = Load(court)
         court.up()
         assert older(court) == []
@@ -54,7 +58,7 @@ def test_up_restarts_the_roles_that_run_older_code_one_by_one(launcher: str) -> 
 def test_a_role_that_does_not_come_up_with_newer_code_keeps_the_others_running() -> None:
     tree = trees.new_folder()
     trees.copy_program(trees.CHECKOUT, tree)
-    with kingdom(one_of("tmux")[0], tree=tree) as court:
+    with kingdom(one_of("tmux")[0], tree=tree, config=PATIENT) as court:
         court.up()
         before = court.pids()
         upgrade(tree)
