@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ class DeadRequests:
             for entry in entries:
                 if not entry.name.endswith(REASON):
                     about = entry.stat(follow_symlinks=False)
-                    found.append(_Dead(about.st_mtime, entry.name, about.st_size))
+                    found.append(_Dead(about.st_mtime, entry.name, _size(about)))
         self._kept = deque(sorted(found))
         self._bytes = sum(one.size for one in found)
         self.tidy()
@@ -73,7 +73,7 @@ class DeadRequests:
         printed = {key: printable(part) for key, part in note.items()}
         self._disk.rewrite(dead.with_name(f"{dead.name}{REASON}"), to_json(printed))
         self._disk.move(file, dead)
-        size = os.lstat(dead).st_size
+        size = _size(os.lstat(dead))
         self._kept.append(_Dead(now, dead.name, size))
         self._bytes += size
         self._note(f"moved {file.name!r} to {dead}: {why}")
@@ -89,9 +89,8 @@ class DeadRequests:
         ):
             old = self._kept.popleft()
             self._bytes -= old.size
-            for name in (old.name, f"{old.name}{REASON}"):
-                with suppress(OSError):
-                    os.unlink(self._folder / name)
+            _remove(self._folder / old.name)
+            _remove(self._folder / f"{old.name}{REASON}")
             removed += 1
         self.removed += removed
         self._unreported += removed
@@ -122,3 +121,17 @@ class DeadRequests:
             number += 1
             dead = self._folder / f"{plain}.{number}"
         return dead
+
+
+def _size(about: os.stat_result) -> int:
+    """Return what a file takes on the disk: one with holes may be called very large."""
+    return min(about.st_size, about.st_blocks * 512)
+
+
+def _remove(path: Path) -> None:
+    try:
+        os.unlink(path)
+    except IsADirectoryError:
+        shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        pass

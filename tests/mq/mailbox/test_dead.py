@@ -39,6 +39,25 @@ def test_the_oldest_go_when_they_are_too_large_together(home: Path) -> None:
     box.engine.close()
 
 
+def test_a_file_with_holes_drives_nothing_out(home: Path) -> None:
+    box = box_with(home, mib=0.1)
+    bury(box, "a.json")
+    with box.lay("holes.json", b"x").open("r+b") as file:
+        file.truncate(100 << 20)
+    box.turn()
+    assert {"a.json", "holes.json"} <= {*box.names(box.box.dead)}
+    box.engine.close()
+
+
+def test_a_folder_goes_with_what_is_in_it(home: Path) -> None:
+    box = box_with(home, files=1)
+    (box.box.requests / "folder.json" / "inner").mkdir(parents=True)
+    box.turn()
+    bury(box, "a.json")
+    assert box.names(box.box.dead) == ["a.json", "a.json.reason"]
+    box.engine.close()
+
+
 def test_they_go_when_they_are_too_old_also_after_a_restart(home: Path) -> None:
     box = box_with(home, days=1)
     bury(box, "a.json")
