@@ -18,6 +18,42 @@ JUMPS = "tests/mq/test_clock_jumps.py::"
 USERS = "tests/mq/mailbox/test_other_users.py::"
 MUTANTS = [
     Mutant(
+        "a launcher that does not answer is left alive by down",
+        "kingdom.cli.launchers:end_all",
+        drop("steward.kill()"),
+        caught_by="tests/faults/watch/test_hung_launcher.py::test_down_ends_everything_under_a_launcher_that_does_not_answer[supervisord]",
+    ),
+    Mutant(
+        "a launcher that nobody needs is never asked",
+        "kingdom.court.steward.roll_call:RollCall._must_ask",
+        body("return False"),
+        caught_by="tests/faults/watch/test_hung_launcher.py::test_a_launcher_that_hangs_is_replaced_though_every_role_beats[supervisord]",
+    ),
+    Mutant(
+        "a failed task is deleted when it is old",
+        "kingdom.court.upkeep.retention:_has_failed",
+        body("return False"),
+        caught_by=f"{UPKEEP}test_retention.py::test_a_failed_task_stays_with_its_event_and_result_until_it_is_retried",
+    ),
+    Mutant(
+        "a time with another offset is refused",
+        "kingdom.base.records.foreign:_in_utc",
+        body("return at"),
+        caught_by="tests/base/records/test_foreign.py::test_what_is_spelt_otherwise_is_read",
+    ),
+    Mutant(
+        "what another program keeps in a workspace is a finding",
+        "kingdom.court.upkeep.checks:_orphans",
+        replace("task.startswith(TASK)", "task"),
+        caught_by=f"{UPKEEP}test_fsck.py::test_what_another_program_keeps_in_a_workspace_is_no_finding",
+    ),
+    Mutant(
+        "status is content with a full disk",
+        "kingdom.cli.overview:_disk",
+        body("return Section([])"),
+        caught_by=f"{LOOKING}test_status_is_not_content_with_a_full_disk",
+    ),
+    Mutant(
         "a home does not keep the port that it found",
         "kingdom.hall.gateway.job:GatewayJob._keep",
         body("return None"),
