@@ -57,6 +57,7 @@ def forged(hall: Hall, person: Person) -> dict[str, tuple[str, bool]]:
         "no end": (jwt.encode({k: v for k, v in good.items() if k != "exp"}, secret, ALGORITHM), False),
         "another audience": (jwt.encode({**good, "aud": "elsewhere"}, secret, ALGORITHM), False),
         "no session": (jwt.encode({k: v for k, v in good.items() if k != "sid"}, secret, ALGORITHM), False),
+        "an unknown session": (jwt.encode({**good, "sid": person.id}, secret, ALGORITHM), False),
         "no audience": (jwt.encode({k: v for k, v in good.items() if k != "aud"}, secret, ALGORITHM), False),
         "from tomorrow": (jwt.encode({**good, "iat": now + 86_400}, secret, ALGORITHM), False),
     }

@@ -138,10 +138,10 @@ def test_surplus_lines_come_with_the_event_before_them(folder: Path) -> None:
 
 
 def test_a_writer_notices_that_its_newest_file_was_changed(folder: Path) -> None:
-    batches = writer(folder)
+    batches, others = writer(folder), writer(folder)
     batches.append([b"a\n"])
     damage(folder, 0, b"a", b"x")
-    reading = Reading(batches, "chat.v1", "somebody", None)
+    reading = Reading(others, "chat.v1", "somebody", None)
     assert numbered(reading.read(9)) == [(0, b"a", 0), (1, b"x", 0)]
     assert batches.append([b"b\n", b"c\n"]) == 2
     assert numbered(reading.read(9)) == [(2, b"b", 0), (3, b"c", 0)]
