@@ -24,6 +24,7 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadConfig, BadHome, Exit, KingdomError, LauncherError
 from kingdom.base.home import config, dotenv, manifests, roster, team
 from kingdom.base.home.places import Places, find_schema
+from kingdom.base.records import kept
 from kingdom.base.runtime.processes import all_pids, stat_fields
 from kingdom.base.words import DAY, count, one_line
 from kingdom.cli import as_json, engine_services, home, machine, screen, services
@@ -35,6 +36,9 @@ from kingdom.court.rules.gate import Work
 OLDEST_PYTHON = (3, 11)
 LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200
 MOST_USED_OF_LIMIT = 0.8
+MOST_KEPT = 0.2
+KEPT_SECONDS = 3.0
+"""For so long kept workspaces are measured."""
 CLOCK_TOLERANCE_SECONDS = 60.0
 FIRST_CREDIBLE_TIME = 1_735_689_600  # 2025-01-01: a clock that says less was never set
 RULES_OF_A_ZONE = re.compile(r"([A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")  # as POSIX spells them in TZ: CET-1CEST
@@ -312,6 +316,20 @@ def _disk(places: Places) -> Iterator[Finding]:
     yield Finding(
         "bad" if short else "ok", "disk", free_space, f"make room on the disk of {places.home}" if short else ""
     )
+
+
+def _kept_work(places: Places) -> Iterator[Finding]:
+    """Count what ended tasks have left. It is large when a fifth of the space that could be free is taken by it."""
+    folders = [one.folder for one in kept.kept(places)]
+    if not folders:
+        return
+    about = os.statvfs(places.home)
+    taken, is_all = kept.size(folders, KEPT_SECONDS)
+    is_large = taken > MOST_KEPT * (taken + about.f_bavail * about.f_frsize)
+    verb = "keeps" if len(folders) == 1 else "keep"
+    said = f"{count(len(folders), 'workspace')} {verb} the work of ended tasks, {'' if is_all else 'more than '}"
+    step = f"`{home.command()} tasks work` lists them: take over what you need, and delete their folders"
+    yield Finding("warn" if is_large else "ok", "work", f"{said}{taken >> 20} MB", step if is_large else "")
 
 
 def _inotify(places: Places) -> Iterator[Finding]:
@@ -611,6 +629,7 @@ CHECKS: tuple[Check, ...] = (
     _engines,
     _sandbox,
     _disk,
+    _kept_work,
     _inotify,
     _clock,
     _launcher,

@@ -34,6 +34,7 @@ DAY = 86_400.0
 MOST = 20
 """Commits and files that are shown of one workspace."""
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--binary")
 NOT_WORK = tuple(f":(exclude,glob)**/{name}/**" for name in work.CACHES)
 
 
@@ -47,19 +48,20 @@ class Shown(NamedTuple):
 @click.command("work", short_help="Show the work that ended tasks have left in their workspaces.")
 @click.argument("id", required=False, shell_complete=complete.ids("tasks"))
 @click.option("--diff", "as_diff", is_flag=True, help="Print everything that it changed, as a patch for `git apply`.")
+@click.option("--commits", "as_mails", is_flag=True, help="Print its commits alone, as mails for `git am`.")
 @click.option("--json", "in_json", is_flag=True, help="Print each workspace as one line of JSON.")
-def show_work(id: str | None, as_diff: bool, in_json: bool) -> None:
+def show_work(id: str | None, as_diff: bool, as_mails: bool, in_json: bool) -> None:
     """List the workspaces that are kept because a task has left work in them, or show that of one task.
 
     Use this rather than git inside such a folder: git would run what the task has written into its configuration.
     """
     places = home.find()
     found = sorted(kept.kept(places), key=lambda one: one.since, reverse=True) if id is None else _of(places, id)
-    if as_diff:
-        if id is None:
-            raise click.UsageError("--diff needs the ID of a task")
+    if as_diff or as_mails:
+        if id is None or (as_diff and as_mails):
+            raise click.UsageError("--diff or --commits goes with the ID of a task")
         for one in found:
-            _print_patch(places, one)
+            _print((_patch if as_diff else _mails)(places, one))
     elif in_json:
         for one in found:
             about = {"task": one.task, "general": one.general, "folder": str(one.folder), "since": stamp(one.since)}
@@ -116,13 +118,11 @@ def _section(places: Places, one: Kept, days: float) -> Section:
     shown = _look(places, one)
     lines = [screen.line(str(one.folder)), *_rows("commit", shown.commits), *_rows("file", shown.files)]
     if shown.commits:
-        lines += [screen.line("To take over its commits, in a clone of yours:"), _fetch(one)]
-    lines += [screen.line("To see or take over all of its changes:"), screen.command(f"{_command()} {one.task} --diff")]
+        lines.append(screen.line("To take over its commits, in a clone of yours:"))
+        lines.append(screen.command(f"{_command()} {one.task} --commits | git am"))
+    lines.append(screen.line("To see all of its changes, or take them over with `git apply`:"))
+    lines.append(screen.command(f"{_command()} {one.task} --diff"))
     return Section(lines, one.folder.name, remark=f"of {one.general}, deleted in {_goes_in(one, days)}")
-
-
-def _fetch(one: Kept) -> Line:
-    return screen.command(f"git fetch {one.folder} HEAD")
 
 
 def _rows(what: str, texts: Sequence[str]) -> list[Line]:
@@ -152,15 +152,26 @@ def _look(places: Places, one: Kept) -> Shown:
     return Shown(commits, files)
 
 
-def _print_patch(places: Places, one: Kept) -> None:
-    """Print what differs from where the task began; on a terminal without control characters."""
+def _patch(places: Places, one: Kept) -> bytes:
+    """Return what differs from where the task began."""
     with _git(places, one) as (git, tips):
         base, tip = EMPTY_TREE, _read(git, tips)
         if tip is not None:
             rows = git.output("rev-list", "--boundary", tip, "--not", "--all").decode().split()
             base = next((row[1:] for row in rows if row.startswith("-")), EMPTY_TREE if rows else tip)
         git.output("add", "--intent-to-add", "--force", "--", ".", *NOT_WORK)
-        patch = git.output("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--binary", base)
+        return git.output("diff", *PLAIN, base)
+
+
+def _mails(places: Places, one: Kept) -> bytes:
+    """Return the commits of the task, the first one first."""
+    with _git(places, one) as (git, tips):
+        tip = _read(git, tips)
+        return git.output("format-patch", "--stdout", *PLAIN, tip, "--not", "--all") if tip is not None else b""
+
+
+def _print(patch: bytes) -> None:
+    """Print a patch; on a terminal without control characters."""
     if sys.stdout.isatty():
         print(printable(patch.decode("utf-8", "replace")), end="")
     else:

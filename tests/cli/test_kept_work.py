@@ -72,7 +72,7 @@ def test_commits_and_changes_of_a_task_are_shown(terminal: Terminal, kept: Path)
         "D old",
         "? out.log",
     ]
-    assert f"    git fetch {kept} HEAD" in lines
+    assert f"    {home.command()} tasks work {TASK} --commits | git am" in lines
 
 
 def test_a_patch_brings_all_of_it_into_another_clone(terminal: Terminal, kept: Path, tmp_path: Path) -> None:
@@ -83,6 +83,15 @@ def test_a_patch_brings_all_of_it_into_another_clone(terminal: Terminal, kept: P
     files = {path.relative_to(origin).as_posix(): path for path in origin.rglob("*") if path.is_file()}
     found = {name: path.read_text() for name, path in files.items() if not name.startswith(".git")}
     assert found == {"README": "changed\n", "prices": "1\n", "out.log": "log\n", "notes/plan": "plan\n"}
+
+
+def test_its_commits_alone_come_as_mails(terminal: Terminal, kept: Path, tmp_path: Path) -> None:
+    mails = tmp_path / "mails"
+    mails.write_text(terminal.ok("tasks", "work", TASK, "--commits"))
+    origin = terminal.places.home / "origin"
+    git(origin, "am", "-q", str(mails))
+    assert git(origin, "log", "-1", "--format=%s by %ae").strip().endswith("price by a@b")
+    assert ((origin / "prices").read_text(), (origin / "README").read_text()) == ("1\n", "README\n")
 
 
 def test_files_without_a_repository_are_shown(terminal: Terminal) -> None:
@@ -114,7 +123,7 @@ def test_nothing_that_a_soldier_wrote_is_run(terminal: Terminal, kept: Path) -> 
     for name in ("core.fsmonitor", "core.pager", "diff.external", "diff.x.textconv", "filter.x.clean", "gpg.program"):
         git(kept, "config", name, str(trap))
     (kept / ".gitattributes").write_text("* filter=x diff=x\n")
-    for words in ((), ("--diff",), ("--json",)):
+    for words in ((), ("--diff",), ("--commits",), ("--json",)):
         terminal.ok("tasks", "work", TASK, *words)
     assert not sprung.exists()
 
@@ -158,6 +167,18 @@ def test_what_a_running_task_or_an_empty_one_has_is_not_kept_work(terminal: Term
     write(terminal.places.result("task-20260207-002"), {"task_id": TASK, "status": "failed", "kept": []})
     assert terminal("tasks", "work").err == "none\n"
     assert "no kept work of a task" in terminal("tasks", "work", TASK).err
+
+
+@pytest.mark.parametrize(("most", "level"), [(0.2, "ok"), (0.0, "warn")])
+def test_doctor_counts_it_and_warns_when_it_is_large(
+    terminal: Terminal, kept: Path, monkeypatch: pytest.MonkeyPatch, most: float, level: str
+) -> None:
+    (kept / "large").write_bytes(b"x" * (5 << 20))
+    monkeypatch.setattr("kingdom.cli.doctor.MOST_KEPT", most)
+    (said,) = [line for line in terminal("doctor", "--all").out.splitlines() if " work: " in line]
+    assert said.split()[0] == level
+    assert "1 workspace keeps the work of ended tasks, 5 MB" in said
+    assert said.startswith("warn") == (level == "warn")
 
 
 def test_show_and_why_name_it(terminal: Terminal, kept: Path) -> None:

@@ -16,6 +16,7 @@ LOOKING = "tests/cli/test_looking.py::"
 UPKEEP = "tests/court/upkeep/"
 JUMPS = "tests/mq/test_clock_jumps.py::"
 USERS = "tests/mq/mailbox/test_other_users.py::"
+REPORT, WORKSPACE = "tests/court/general/test_report.py::", "tests/court/soldiers/test_workspace.py::"
 MUTANTS = [
     Mutant(
         "a launcher that does not answer is left alive by down",
@@ -184,6 +185,67 @@ MUTANTS = [
         "kingdom.court.soldiers",
         replace("A if A and A.attempt == B else None", "A if A else None"),
         caught_by="tests/court/general/test_report.py::test_a_report_of_an_earlier_try_comes_too_late",
+    ),
+    Mutant(
+        "a workspace is removed with the work in it",
+        "kingdom.court.general.report:finish",
+        replace("general.work_left(A)", "[]"),
+        caught_by=f"{REPORT}test_work_is_kept_however_its_task_ends_and_people_read_where",
+    ),
+    Mutant(
+        "nobody reads where a task's work is",
+        "kingdom.court.general.report:finish",
+        replace("results.with_work(result, A, left)", "result"),
+        caught_by=f"{REPORT}test_work_is_kept_however_its_task_ends_and_people_read_where",
+    ),
+    Mutant(
+        "the work of a try goes when the next one begins",
+        "kingdom.court.soldiers.workspace:Workspaces.renew",
+        replace("self.left(task, None) != []", "False"),
+        caught_by=f"{REPORT}test_work_of_an_earlier_try_is_kept_beside_and_named_at_the_end",
+    ),
+    Mutant(
+        "a restarted general removes what nobody has searched",
+        "kingdom.court.soldiers.workspace:Workspaces.clear_if_done",
+        replace("work.at_a_glance(A, is_clone=False)", "False"),
+        caught_by=f"{REPORT}test_a_workspace_that_cannot_be_removed_for_a_kill_goes_at_the_next_start",
+    ),
+    Mutant(
+        "a soldier's name for git is not set",
+        "kingdom.court.soldiers.prepare:basic_order",
+        replace("{'TMPDIR': A, 'GIT_CONFIG_SYSTEM': B}", "{'TMPDIR': A}"),
+        caught_by=f"{REPORT}test_a_soldier_can_commit_where_nobody_has_a_name",
+    ),
+    Mutant(
+        "what cannot be searched counts as clean",
+        "kingdom.court.soldiers.workspace:Workspaces._holds_work",
+        replace("code != 0", "code == 1"),
+        caught_by=f"{WORKSPACE}test_what_cannot_be_searched_is_kept[it takes too long]",
+    ),
+    Mutant(
+        "commits on no branch are not seen",
+        "kingdom.court.soldiers.work:_has_objects",
+        body("return False"),
+        caught_by=f"{WORKSPACE}test_what_a_soldier_leaves_in_a_clone_is_kept_and_nothing_else[a commit on no branch]",
+    ),
+    Mutant(
+        "a mirror drops the objects that kept clones borrow",
+        "kingdom.court.soldiers.workspace:Workspaces._git",
+        replace("[*SAFE_GIT, *_KEEP_OBJECTS, *arguments]", "[*SAFE_GIT, *arguments]"),
+        caught_by=f"{WORKSPACE}test_objects_of_a_kept_clone_stay_in_the_mirror_when_a_branch_is_rewritten",
+    ),
+    Mutant(
+        "a full disk costs a soldier its work",
+        "kingdom.court.soldiers.prepare:order",
+        omit("lasting"),
+        caught_by="tests/court/soldiers/test_prepare.py::"
+        "test_what_is_ordered_fits_the_schema_and_the_soldier_may_write_its_own_folders_alone",
+    ),
+    Mutant(
+        "a kept workspace goes though its task waits",
+        "kingdom.court.upkeep.retention:_workspace_is_kept",
+        replace("kept.task_of(name)", "name"),
+        caught_by=f"{UPKEEP}test_retention.py::test_kept_work_goes_after_thirty_days_unless_its_task_waits",
     ),
     Mutant(
         "the result of an open question is deleted when it is old",
@@ -415,7 +477,7 @@ MUTANTS = [
     ),
 ]
 KNOWN = {mutant.name: mutant for mutant in MUTANTS}
-PARTS = ("bin", "config/default", "docs", "generals", "kingdom", "schemas", "tests", "deploy")
+PARTS = ("bin", "config/default", "docs", "generals", "kingdom", "schemas", "scripts", "tests", "deploy")
 
 
 def checkout() -> Path:

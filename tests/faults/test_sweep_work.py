@@ -91,7 +91,7 @@ def tokens_in(folder: Path) -> set[str]:
     return {word.lstrip("+") for text in texts for word in text.split()}
 
 
-WORK = Step("general with work", ARGV, prepare, check, timeout=60, steady=False)
+WORK = Step("general with work", ARGV, prepare, check, timeout=180, steady=False)
 """Its calls come in another order each time: it waits for git."""
 
 

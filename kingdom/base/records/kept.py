@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,11 @@ from kingdom.base.records import notes
 
 EARLIER = ".earlier-"
 """Between a task and a number, in the name of the folder with the work of one of its earlier tries."""
+
+
+DAY = 86_400.0
+BLOCK = 512
+"""Bytes in which the kernel counts what a file takes."""
 
 
 class Kept(NamedTuple):
@@ -51,6 +57,19 @@ def of_task(places: Places, task: str) -> list[Kept]:
     named = _named(places, task)
     found = [one._replace(task=task) for one in kept(places) if one.task == task or str(one.folder) in named]
     return sorted(found, key=lambda one: one.folder.name)
+
+
+def size(folders: Iterable[Path], seconds: float) -> tuple[int, bool]:
+    """Return how many bytes these folders take on the disk, and whether there was time to look at all of it."""
+    until, taken = time.monotonic() + seconds, 0
+    for folder in folders:
+        for inside, _, names in os.walk(folder):
+            for name in names:
+                with suppress(OSError):
+                    taken += os.lstat(f"{inside}/{name}").st_blocks * BLOCK
+            if time.monotonic() > until:
+                return taken, False
+    return taken, True
 
 
 def _is_unfinished(places: Places, task: str) -> bool:

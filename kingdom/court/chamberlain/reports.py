@@ -14,6 +14,7 @@ from typing import Any
 
 from kingdom.base.disk.json_file import JsonFile
 from kingdom.base.home import config
+from kingdom.base.records import kept
 from kingdom.base.records.messages import Message
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
@@ -23,6 +24,8 @@ from kingdom.court.picture import Picture
 
 FRIDAY = 4
 MOST_LINES = 5
+SOON_DAYS = 7
+"""Work that is deleted within so many days is named in the reports."""
 Days = Mapping[str, Mapping[str, Any]]
 """What was counted, by local day: `types`, and `generals`, each with its types."""
 DONE = {"task.completed": "done", "task.failed": "failed", "task.needs_human": "asked"}
@@ -64,7 +67,7 @@ class Reports:
     ) -> None:
         letter = self._file.get("letter", {})
         if letter.get("of") != f"{kind} {day}":
-            text = write(kind, view, counted_since(last, days), spent(str(last["day"])))
+            text = write(kind, view, counted_since(last, days), spent(str(last["day"])), self._kept())
             letter = {"of": f"{kind} {day}", "id": next_id(), "text": text}
             self._file.set("letter", letter)
             self._file.save()
@@ -72,6 +75,16 @@ class Reports:
         if not messages.has(letter["id"], *MESSAGE_STATES):
             messages.create([_message(letter["id"], letter["text"], stamp(self._services.clock()))])
         self._note(kind, day, days)
+
+    def _kept(self) -> str:
+        """Say how much work of ended tasks is kept, and how much of it goes soon; "" when there is none."""
+        now, days = self._services.clock(), self._services.config["retention"]["workspaces_days"]
+        kept_since = [one.since for one in kept.kept(self._services.places)]
+        if not kept_since:
+            return ""
+        soon = sum(since + days * kept.DAY < now + SOON_DAYS * kept.DAY for since in kept_since)
+        going = f", {soon} of them for less than {SOON_DAYS} more days" if soon else ""
+        return f"Work of ended tasks is kept in {count(len(kept_since), 'workspace')}{going}: `kingdom tasks work`."
 
     def _note(self, kind: str, day: str, days: Days) -> None:
         today = datetime.fromtimestamp(self._services.clock(), self._zone).date().isoformat()
@@ -97,7 +110,7 @@ def counted_since(last: Mapping[str, Any], days: Days) -> dict[str, Counter[str]
     return found
 
 
-def write(kind: str, view: Picture, counted: Mapping[str, Counter[str]], usd: float) -> str:
+def write(kind: str, view: Picture, counted: Mapping[str, Counter[str]], usd: float, kept: str) -> str:
     """Return the text of a report."""
     wants = list(_wants(view))
     parts = [f"[{kind} report] " + ("Nothing needs you." if not wants else "What needs you:")]
@@ -108,6 +121,8 @@ def write(kind: str, view: Picture, counted: Mapping[str, Counter[str]], usd: fl
     waits = sum(view.queues[queue]["pending"] for queue in ("events", "tasks"))
     if waits:
         parts.append(f"{count(waits, 'event or task', 'events and tasks')} wait.")
+    if kept:
+        parts.append(kept)
     if view.next_run:
         parts.append(f"Next: {view.next_run.get('schedule')} at {view.next_run.get('next')}.")
     return "\n".join(parts)

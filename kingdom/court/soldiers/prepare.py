@@ -120,6 +120,7 @@ def order(
         may_read.append(str(places.mirrors(manifest.name)))
     made = made._replace(
         external=external and manifest.name not in services.config["trusted"],
+        lasting=[str(workspace)],
         question=consent.question(manifest.name),
         env={**made.env, "KINGDOM_TASK_FILE": str(task_file)},
         session_id=_session_id(task),

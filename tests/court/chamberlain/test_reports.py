@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,21 @@ def test_a_report_is_sent_once_a_day_at_its_hour_and_tells_what_came_after_the_l
     ours.look()
     assert "- gen-pr: tasks 4 done" in ours.sent()[1]
     assert "gen-idle" not in ours.sent()[1]
+
+
+def test_kept_work_is_counted_and_what_goes_soon(home: Path) -> None:
+    ours = Evenings(home, "2026-02-03T08:00:00Z")
+    ours.look()
+    for number, days in ((1, 1), (2, 22), (3, 24)):
+        folder = ours.services.places.workspace("gen-pr", f"task-20260101-00{number}")
+        folder.mkdir(parents=True)
+        ended = ours.clock() - days * 86400
+        os.utime(folder, (ended, ended))
+    ours.clock.pass_(2 * 3600)
+    ours.look()
+    (told,) = ours.sent()
+    said = "Work of ended tasks is kept in 3 workspaces, 1 of them for less than 7 more days: `kingdom tasks work`."
+    assert said in told.splitlines()
 
 
 def test_the_week_is_told_on_friday(home: Path) -> None:

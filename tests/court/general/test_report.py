@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
@@ -680,6 +681,40 @@ def test_a_soldier_can_commit_where_nobody_has_a_name(general: GeneralRig, monke
         ["git", "-C", kept, "log", "--format=%s by %an <%ae>"], check=True, capture_output=True, text=True
     )
     assert told.stdout == "work by Kingdom <kingdom@localhost>\n"
+
+
+def test_a_search_that_does_not_end_holds_nobody_up_and_its_workspace_is_kept(
+    general: GeneralRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = general.home / "origin"
+    origin.mkdir()
+    for words in (
+        ("init", "-q"),
+        ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"),
+    ):
+        subprocess.run(["git", "-C", str(origin), *words], check=True)
+    (general.places.config / "general.yaml").write_text(f"repositories: {{known: {{acme/app: {origin}}}}}\n")
+    programs = general.home / "bin"
+    programs.mkdir()
+    git = shutil.which("git")
+    (programs / "git").write_text(
+        f'#!/bin/sh\ncase "$*" in *read-tree*) touch {general.home}/searched; exec sleep 600;; esac\nexec {git} "$@"\n'
+    )
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    general.restart()
+    general.runs(says(status="success", summary="done").replace(TASK, "$KINGDOM_TASK_ID").replace("'END'", "END"))
+    put(general.home, "tasks", "pending", **task(repo="acme/app"))
+    general.until((general.home / "searched").exists, "its workspace is searched")
+    put(general.home, "tasks", "pending", **task(SECOND))
+    assert general.result(SECOND)["status"] == "success"
+    assert not general.places.result(TASK).exists(), "another task was served meanwhile"
+    (searching,) = general.job._general.workspaces._searches.values()
+    general.job._general.workspaces._searches = {
+        folder: search._replace(until=0.0) for folder, search in general.job._general.workspaces._searches.items()
+    }
+    assert general.result()["kept"] == [str(general.places.workspace(GENERAL, TASK))]
+    assert searching.child.poll() is not None, "it was ended"
 
 
 def test_choices_of_a_question_stay_at_its_end(general: GeneralRig) -> None:

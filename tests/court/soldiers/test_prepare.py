@@ -89,6 +89,7 @@ def test_what_is_ordered_fits_the_schema_and_the_soldier_may_write_its_own_folde
     written = json.loads(json.dumps(order.to_json()))
     assert schemas.check("soldier-order", dict(written)) == written
     assert order.may_write == [order.workspace, order.env["TMPDIR"]]
+    assert order.lasting == [order.workspace], "a full disk does not cost its work"
     assert str(ours.places.env_file) in order.may_not_read
     assert (order.soldier, order.limits["memory_mb"]) == ("soldier-task-20260207-001-1", 64)
     assert json.loads(Path(order.env["KINGDOM_TASK_FILE"]).read_text())["attempt"] == 1

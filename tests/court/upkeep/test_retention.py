@@ -154,6 +154,18 @@ def test_the_folder_of_an_agent_stays_while_it_is_at_work(at_work: bool, home: P
     assert path.exists() == at_work
 
 
+@pytest.mark.parametrize("state", [None, "pending", "in_progress"])
+@pytest.mark.parametrize("name", [T, f"{T}.earlier-1"])
+def test_kept_work_goes_after_thirty_days_unless_its_task_waits(home: Path, name: str, state: str | None) -> None:
+    founded(home)
+    now = Clock().now
+    if state is not None:
+        put(home, "tasks", state, **task(T))
+    paths = [lay(home, f"workspace/gen-pr/{name}", 29, now), lay(home, f"workspace/gen-jira/{name}", 31, now)]
+    clean(home, now)
+    assert [path.exists() for path in paths] == [True, state is not None]
+
+
 def of_an_old_task(home: Path, now: float) -> list[Path]:
     """All that a task of 40 days ago has left."""
     founded(home)
