@@ -235,9 +235,15 @@ MUTANTS = [
         caught_by=f"{WORKSPACE}test_objects_of_a_kept_clone_stay_in_the_mirror_when_a_branch_is_rewritten",
     ),
     Mutant(
+        "what an earlier try has left is all that is known",
+        "kingdom.court.general.job:GeneralJob._start",
+        drop("general.workspaces.forget"),
+        caught_by=f"{REPORT}test_a_workspace_is_searched_anew_after_another_try_in_it",
+    ),
+    Mutant(
         "a full disk costs a soldier its work",
         "kingdom.court.soldiers.prepare:order",
-        omit("lasting"),
+        omit("made._replace", "lasting"),
         caught_by="tests/court/soldiers/test_prepare.py::"
         "test_what_is_ordered_fits_the_schema_and_the_soldier_may_write_its_own_folders_alone",
     ),

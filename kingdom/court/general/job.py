@@ -303,6 +303,7 @@ class GeneralJob:
             return self._go_on(queued, report.finish(general, task, soldier, skipped))
         except NoWorkspace as error:
             return self._go_on(queued, report.failed(general, task, soldier, Retryable(str(error))))
+        general.workspaces.forget(workspace)
         environment = prepare.environment(services, manifest, soldier, chosen.engine)
         finish = soldier.start(services.unsynced, order, environment, self._starter)
         self._starting.append(_Starting(queued.filename, task, order.soldier, finish))

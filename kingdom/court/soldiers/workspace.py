@@ -84,9 +84,8 @@ class Workspaces:
 
         A resumed task goes on in the workspace in which its question was `asked`, if that is still there.
         """
-        if (inherited := _workspace_of(asked)) is not None and (workspace := self._own_workspace(Path(inherited))):
-            return workspace
-        workspace = self._folder / task.id
+        inherited = _workspace_of(asked)
+        workspace = (inherited and self._own_workspace(Path(inherited))) or self._folder / task.id
         if workspace.is_dir():
             return workspace
         if task.repo is None:
@@ -115,7 +114,7 @@ class Workspaces:
         folder = self._folder / task.id
         if self.left(task, None) != [] and folder.is_dir():
             self._disk.move(folder, next(path for path in self._places_of_earlier(task.id) if not is_there(path)))
-            self._forget(folder)
+            self.forget(folder)
         self.clear(task.id)
 
     def keep(self, task_id: str, inherited: str | None, kept: Collection[Path]) -> None:
@@ -151,7 +150,7 @@ class Workspaces:
             git.child.wait()
         self._log(task_id).unlink(missing_ok=True)
         for folder in self.folders(task_id, inherited):
-            self._forget(folder)
+            self.forget(folder)
             if folder not in kept:
                 remove_tree(self._disk, folder)
 
@@ -201,7 +200,8 @@ class Workspaces:
             os.killpg(search.child.pid, signal.SIGKILL)
             search.child.wait()
 
-    def _forget(self, folder: Path) -> None:
+    def forget(self, folder: Path) -> None:
+        """Forget what is known of the work in a workspace: it goes, or a soldier works in it once more."""
         self._end_search(folder)
         self._known.pop(folder, None)
         work.remove_index(self._index(folder))

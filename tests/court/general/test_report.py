@@ -747,6 +747,20 @@ def test_work_of_an_earlier_try_is_kept_beside_and_named_at_the_end(
     assert not general.places.workspace(GENERAL, TASK).exists(), "the last try left nothing"
 
 
+def test_a_workspace_is_searched_anew_after_another_try_in_it(general: GeneralRig, clock: Clock) -> None:
+    """An answer's task goes on where its question was asked: the first time nothing is left there, then work is."""
+    general.runs(says(status="needs_human", question="Which?"))
+    put(general.home, "tasks", "pending", **task())
+    assert general.result()["status"] == "needs_human"
+    general.runs("exit 3")
+    answered(general, TASK, SECOND)
+    general.until(lambda: read(general.home, "tasks", "in_progress", SECOND).get("not_before"), "the first try")
+    general.runs('echo mine >work\necho \'{"status": "success"}\' >$KINGDOM_RESULT_PATH')
+    clock.pass_(70)
+    assert general.result(SECOND)["kept"] == [str(general.places.workspace(GENERAL, TASK))]
+    assert (general.places.workspace(GENERAL, TASK) / "work").read_text() == "mine\n"
+
+
 def test_a_soldier_cannot_say_what_is_kept(general: GeneralRig) -> None:
     general.runs(says(status="success", kept=["/etc"]))
     put(general.home, "tasks", "pending", **task())
