@@ -68,6 +68,7 @@ def test_found_again_after_a_kill_it_changes_nothing(home: Path) -> None:
     assert answer is not None
     assert answer["data"] == first
     assert box.data("status", {"queue": "q"})["metrics"]["ready"] == 3
+    box.engine.close()
 
 
 def test_what_no_answer_has_room_for_was_not_begun(box: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
