@@ -123,7 +123,7 @@ faults-quick: ## the quick fault checks
 faults-slow: export KINGDOM_TIMERS = 1
 faults-slow: ## every timer waited for at its shipped value, all kinds of connections held; 55 minutes [MINUTES=50, a quiet hour]
 	@bin/setup web
-	@exec $(PY) -m pytest -q -n 10 --dist worksteal -o faulthandler_timeout=0 tests/faults/timers
+	@exec $(PY) -m pytest -v -n 10 --dist worksteal -o faulthandler_timeout=0 tests/faults/timers
 
 quiet-hour: ## people in browsers and with stock clients in a room of the hall: drops, flaps, losses [MINUTES=60]
 	@bin/setup web
