@@ -42,6 +42,12 @@ MUTANTS = [
         replace("self.transport.get_protocol() is self", "True"),
         "hall",
     ),
+    Mutant(
+        "the wait for a request goes on while people are in the hall",
+        "kingdom.hall.gateway.frames:HttpProtocol._wait_for_request",
+        replace("self.transport.get_protocol() is self", "True"),
+        "quiet",
+    ),
     Mutant("nobody is ever away", "kingdom.hall.gateway.presence", constant("TTL_SECONDS", "36000.0"), "hall"),
     Mutant(
         "an idle line of Slack is cut",
@@ -98,10 +104,20 @@ def in_the_hall(tree: Path) -> list[str]:
         return asyncio.run(wrong_timers(hall, HALL_SECONDS)).wrong
 
 
+def in_a_quiet_minute(tree: Path) -> list[str]:
+    """Return what is wrong while people are in the hall of a tree."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here: bin/setup web")
+    from tests.faults.timers import quiet_hour
+    from tests.web.screens import launch
+
+    with playwright.sync_playwright() as program, launch(program) as one, launch(program) as other:
+        return quiet_hour.run([one, other], 1, tree).wrong
+
+
 def checked_by(name: str) -> Callable[[Path], list[str]]:
     """Return the check of this name: that of the hall, or a test of its own."""
-    if name == "hall":
-        return in_the_hall
+    if name in ("hall", "quiet"):
+        return {"hall": in_the_hall, "quiet": in_a_quiet_minute}[name]
     return lambda tree: mutants.failing(tree, name, {"KINGDOM_TIMERS": "1"})
 
 
