@@ -24,7 +24,7 @@ ENGINES = f"{HERE}/test_kingdom_timers.py::test_an_engine_is_ended_by_its_own_ti
 QUEUE = f"{HERE}/test_queue_timers.py::test_a_consumer_waits_as_long_as_it_asks_for_while_another_is_busy"
 LEASE = f"{HERE}/test_queue_timers.py::test_a_lease_that_nobody_renews_ends_after_its_time_and_not_before"
 TOPICS = f"{HERE}/test_topics_timers.py::test_readers_idle_and_busy_lose_nothing"
-ENDS = "tests/hall/gateway/test_unexpected_ends.py"
+ENDS = "tests/hall/gateway/test_unexpected_ends.py::test_an_end_for_no_known_reason_is_told_everywhere"
 APP = "kingdom.hall.gateway.app:Application"
 MUTANTS = [
     Mutant("strangers stay connected", SOCKETS, constant("SIGN_IN_SECONDS", "36000.0"), "hall"),
