@@ -8,12 +8,13 @@ import signal
 import pytest
 
 from kingdom.court.steward.base import ANSWER_SECONDS
+from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import BACK_WITHIN, LAUNCHERS, ROLES, kingdom, one_of
 from tests.waiting import SOON, wait_until
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_down_ends_everything_under_a_launcher_that_does_not_answer(launcher: str) -> None:
+def test_down_ends_everything_under_a_launcher_that_does_not_answer(launcher: str, figure: Figure) -> None:
     # Nobody else is to end it first.
     with kingdom(launcher, config={"system": {"heartbeat": {"threshold_seconds": 600}}}) as court:
         court.up()
@@ -29,6 +30,7 @@ def test_down_ends_everything_under_a_launcher_that_does_not_answer(launcher: st
         assert "has not answered within 5 s" in done.stderr
         assert "it is killed, and its roles are ended one by one" in done.stderr
         wait_until(lambda: not court.processes(), SOON, f"nobody is left of {court.processes()}")
+    figure(f"launcher stopped, {launcher}: down ended every role, 0 processes left")
 
 
 @pytest.mark.parametrize("launcher", one_of("supervisord"))
