@@ -418,10 +418,13 @@ class Relay:
                 os.close(fd)
         draft = self._name()
         try:
-            return os.open(draft, NEW_FILE, self._mode), draft, 0
+            fd = os.open(draft, NEW_FILE, 0o600)
         except FileNotFoundError:
             os.makedirs(self._scratch, 0o700, exist_ok=True)
-        return os.open(draft, NEW_FILE, self._mode), draft, 0
+            fd = os.open(draft, NEW_FILE, 0o600)
+        if self._mode != 0o600:
+            os.fchmod(fd, self._mode)  # whatever the umask of this process is
+        return fd, draft, 0
 
     def _may_be_written_over(self, about: os.stat_result) -> bool:
         ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == self._uid

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kingdom.base.disk.bulk import Relay
 from kingdom.base.errors import BadConfig, KingdomError
 from kingdom.mq.client import Client, NotListed
 from kingdom.mq.errors import NotAllowed
@@ -327,3 +329,17 @@ def test_rights(verb: Any, payload: Answer, allowed: bool) -> None:
         assert not allowed
     else:
         assert allowed
+
+
+@needs_root
+def test_a_request_is_readable_to_a_manager_that_is_not_root_whatever_the_umask(opened: Running) -> None:
+    def act() -> int:
+        os.umask(0o077)
+        relay = Relay(str(opened.root / "responses" / "sensor" / ".drafts-of-a-test"), most_spares=0, mode=0o644)
+        place = opened.root / "responses" / "sensor" / "of-a-test"
+        relay.put(str(place), b"{}")
+        mode = stat.S_IMODE(place.stat().st_mode)
+        place.unlink()
+        return mode
+
+    assert as_user(SENSOR, act) == 0o644
