@@ -42,6 +42,8 @@ def backup(file: Path, with_secrets: bool) -> None:
     if target.is_relative_to(places.state) or target.is_relative_to(places.queue):
         raise Usage(message=f"{target} lies in what is to be copied; name a file elsewhere")
     archives.make(places, target, home.disk(places), secrets=with_secrets)
+    known = sorted({*map(os.fsencode, filter(is_there, places.known_backups())), os.fsencode(target)})
+    home.disk(places).rewrite(places.backups, b"".join(path + b"\n" for path in known))  # no soldier reads them
     secrets = "with its secrets" if with_secrets else "without secrets (.env is not in it)"
     print(f"{target}: {os.stat(target).st_size / MEGABYTE:.1f} MB, {places.home} {secrets}.")
 

@@ -187,7 +187,7 @@ MUTANTS = [
     Mutant(
         "an agent reads what the council knows",
         "kingdom.base.home.places:Places.withheld_from",
-        replace("self.own('council')", "self.mq"),
+        replace("(yield self.state)", "None"),
         OUTBOX + "an_agent_reaches_nothing_but_its_outbox_and_its_own_messages",
     ),
     Mutant(

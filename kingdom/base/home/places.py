@@ -389,25 +389,41 @@ class Places:
         yield from (_inside(self.state, name, "lock") for name in names_in(self.state))
 
     def withheld_from(self, general: str) -> Iterator[Path]:
-        """Yield what a general's soldiers may not read: secrets, locks, and tasks' work, prompts, output and results.
+        """Yield what a general's soldiers may not read: secrets, tasks' work and output, and all of state/ and queue/.
 
-        What is a soldier's own in these folders it is allowed besides.
+        What `lent_to` names, and what is a soldier's own in these folders, it is allowed besides. So a folder that
+        nobody has thought of is no leak.
         """
-        yield from (self.own("gateway"), *self.locks())
+        yield self.state
+        yield self.queue
+        yield from (self.workspaces, self.session_logs)
         yield from (path for path in self.copies_of_env() if path.is_file())
-        yield from (self.mq, self.mailbox / "manager.lock", self.hall)
-        yield from (self.workspaces, self.soldiers, self.prompts, self.results, self.session_logs)
-        for other in self._generals_with_state():
-            yield from (self.own(other) / "camp", self.own(other) / "homes")
-            if other != general:
-                yield self.own(other) / "mirrors"
-        yield self.own("council")
+        yield from self.known_backups()
         memories = self.memory / "generals"
         yield from (memories / name for name in names_in(memories) if name != general)
 
     def git_config(self, general: str) -> Path:
         """Return what git reads in a general's soldiers in place of the machine's configuration."""
         return self.own(general) / "gitconfig"
+
+    def lent_to(self, general: str) -> Iterator[Path]:
+        """Yield what a general's soldiers may read of state/ and queue/, although the rest is withheld."""
+        yield from (self.queue / kind for kind in MOVES)
+        yield from (self.version, self.resources, self.dashboard, self.sessions, self.own("king") / "schedules.json")
+        yield self.mirrors(general)
+        yield from (_inside(self.state, name, "heartbeat") for name in names_in(self.state))
+
+    @property
+    def backups(self) -> Path:
+        """The list of the files that `kingdom backup` has written, one path in each line."""
+        return self.own("cli") / "backups"
+
+    def known_backups(self) -> list[Path]:
+        """Return the files that `kingdom backup` has written, wherever they are."""
+        try:
+            return [Path(os.fsdecode(line)) for line in self.backups.read_bytes().splitlines() if line]
+        except FileNotFoundError:
+            return []
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"

@@ -137,6 +137,13 @@ def room_for_markers(home: Path) -> str:
     return "-" * (len(home_mark(home)) + len(_SOLDIER) + LONGEST_NAME)
 
 
+def homes_at_work() -> set[Path]:
+    """Return the home of every kingdom of which a process runs that we may look at."""
+    name = b"KINGDOM_HOME="
+    found = {pair[len(name) :] for pid in all_pids() for pair in _environment(pid) if pair.startswith(name)}
+    return {Path(os.fsdecode(home)) for home in found if home.startswith(b"/")}
+
+
 def tasks_at_work(home: Path) -> dict[str, list[tuple[int, int]]]:
     """Return every process of this home's soldiers by task, as (pid, start)."""
     ours, folder = home_mark(home), _soldiers_folder(home)

@@ -22,7 +22,7 @@ from kingdom.base.records import notes
 from kingdom.base.records.messages import Checkpoint, Task
 from kingdom.base.records.soldiers import SoldierOrder
 from kingdom.base.runtime.role import Services
-from kingdom.court.soldiers import consent, engine_homes, engines, instructions, memory, owner, prompt
+from kingdom.court.soldiers import consent, engine_homes, engines, instructions, memory, neighbours, owner, prompt
 from kingdom.court.soldiers.engines.base import Engine, NeedsSetUp, Surroundings
 from kingdom.court.soldiers.handle import SoldierHandle
 from kingdom.court.soldiers.results import BUDGETS
@@ -115,9 +115,6 @@ def order(
     make_folder(soldier.control_folder)
     made = basic_order(services, manifest, chosen, soldier, task.attempt, workspace, _limits(manifest, task), left_usd)
     may_read = [*made.may_read, str(task_file), *([str(places.checkpoint(str(task.original)))] if is_own else [])]
-    if task.repo is not None:
-        # Its clone shares the mirror's objects, and what a warm server has looked at may be older than the mirror.
-        may_read.append(str(places.mirrors(manifest.name)))
     made = made._replace(
         external=external and manifest.name not in services.config["trusted"],
         lasting=[str(workspace)],
@@ -177,7 +174,7 @@ def basic_order(
         question="",
         may_write=[str(workspace), str(soldier.folder)],
         may_not_read=may_not_read(places, manifest.name),
-        may_read=[git_config],
+        may_read=[git_config, *map(str, places.lent_to(manifest.name))],
         env=env,
         plugins=list(manifest.cc_plugins),
         settings=dict(runtime.get(chosen.name, {})),
@@ -261,8 +258,10 @@ def _left(budget: float | None, spent: object) -> float | None:
 
 
 def may_not_read(places: Places, general: str) -> list[str]:
-    """Return what a general's soldiers may not read: of the home, and of its owner's keys."""
-    return [str(path) for path in (*places.withheld_from(general), *_secrets_of_owner(os.path.expanduser("~")))]
+    """Return what a general's soldiers may not read: of the home, of its owner's keys, and of others."""
+    user = os.path.expanduser("~")
+    others = neighbours.withheld(places.home, user, SECRETS_OF_OWNER)
+    return [*map(str, places.withheld_from(general)), *_secrets_of_owner(user), *others]
 
 
 @cache

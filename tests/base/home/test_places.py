@@ -182,8 +182,14 @@ def test_a_generals_soldiers_may_read_their_own_mirrors_and_memory_and_nobody_el
         for name in ("camp", "homes"):
             (places.own(general) / name).mkdir()
     withheld = set(places.withheld_from("gen-a"))
-    assert {places.mirrors("gen-b"), places.general_memory("gen-b"), places.mq, places.hall} <= withheld
-    assert not {places.mirrors("gen-a"), places.general_memory("gen-a")} & withheld
-    assert {places.own(general) / name for general in ("gen-a", "gen-b") for name in ("camp", "homes")} <= withheld
-    assert {places.workspaces, places.soldiers, places.prompts, places.results, places.session_logs} <= withheld
-    assert places.launch_lock in withheld
+    assert {
+        places.state,
+        places.queue,
+        places.workspaces,
+        places.session_logs,
+        places.general_memory("gen-b"),
+    } <= withheld
+    assert places.general_memory("gen-a") not in withheld
+    lent = set(places.lent_to("gen-a"))
+    assert {places.mirrors("gen-a"), places.queue / "events", places.resources} <= lent
+    assert lent.isdisjoint({places.mirrors("gen-b"), places.topics, places.mailbox, places.mq, places.hall})

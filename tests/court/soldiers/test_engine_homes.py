@@ -166,7 +166,7 @@ def test_nobody_reads_what_the_owner_is_signed_in_with(ours: Services, owner: Pa
     hidden = ordered(ours).may_not_read
     for name in (".claude.json", ".claude/.credentials.json", ".codex/auth.json", ".local/share/opencode/auth.json"):
         assert str(owner / name) in hidden
-    assert str(ours.places.own(GENERAL) / "homes") in hidden, "nor another conversation"
+    assert str(ours.places.state) in hidden, "with the HOME of another conversation"
 
 
 def test_what_a_soldier_leaves_goes_and_its_session_stays_for_an_answer(ours: Services) -> None:

@@ -26,6 +26,13 @@ LATER = "task-20260207-900"
 PROTECTED = ("queue", "config", "generals", "memory", "workspace", "state", ".env")
 THE_GENERALS_OWN = (f"state/{GENERAL}", "state/prompts", "state/sessions.json", "state/sessions.lock", "state/purse")
 
+NOT_LENT = (
+    *("queue/topics/chat/1.jsonl", "queue/mailbox/requests/other.json", "queue/mq/other.json", "queue/gone/other.json"),
+    *("workspace/queue/leader/other.mime", "state/gone/other.db", "state/other.json", "backup.tar", "project/.env"),
+    *("neighbour/state/home.json", "neighbour/state/hall/hall.db", "neighbour/workspace/secret", "neighbour/.env"),
+)
+"""Of this home, of another kingdom and of another project of its owner, whose own folder the home is here."""
+
 BUSY = ("state/envoy/heartbeat",)
 """Written by those whom the soldier would like to disturb."""
 
@@ -110,6 +117,11 @@ def build(home: Path, tree: Path | None = None, **config: dict[str, Any]) -> Rig
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
     (places.own("gateway") / "jwt-secret").write_text(SECRET)
+    for name in NOT_LENT:
+        (home / name).parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        (home / name).write_text("not for soldiers")
+    places.backups.parent.mkdir(parents=True, exist_ok=True)
+    places.backups.write_text(f"{home / 'backup.tar'}\n")
     return Rig(home, tree or trees.program())
 
 

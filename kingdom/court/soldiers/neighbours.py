@@ -1,0 +1,85 @@
+"""Other kingdoms and projects of this machine, and its own keys, which soldiers may not read either.
+
+They are looked for where they usually are: a list of what may not be read cannot be whole. Other kingdoms at work are
+known by their processes, wherever they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from kingdom.base.home.places import Places, find_data
+from kingdom.base.runtime.processes import homes_at_work
+
+KEPT_SECONDS = 60.0
+"""For so long is not looked again."""
+MOST_LOOKED_AT = 500
+"""Folders in one folder."""
+SHARED = ("/opt", "/srv", "/var/www")
+"""Where projects of a machine are, beside those of its users."""
+ENVS = (".env", ".env.local")
+OF_MACHINE = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/krb5.keytab", "/etc/ssl/private"),
+    *(f"/etc/ssh/ssh_host_{kind}_key" for kind in ("rsa", "ecdsa", "ed25519")),
+    *("/etc/wireguard", "/etc/NetworkManager/system-connections"),
+)
+"""Keys that root may read."""
+
+_kept: dict[tuple[Path, str], tuple[float, list[str]]] = {}
+
+
+def withheld(home: Path, user: str, kept_by_owners: Iterable[str]) -> list[str]:
+    """Return what of others is not for the soldiers of a home. `user` is the folder of its owner.
+
+    `kept_by_owners` names where people keep keys in their own folders: root could read those of everybody.
+    """
+    until, found = _kept.get((home, user), (0.0, []))
+    if time.monotonic() >= until:
+        found = sorted({str(path) for path in _found(home, user, kept_by_owners) if not _is_needed(path, home)})
+        _kept[home, user] = (time.monotonic() + KEPT_SECONDS, found)
+    return found
+
+
+def _found(home: Path, user: str, kept_by_owners: Iterable[str]) -> Iterator[Path]:
+    others = [Path(user)]
+    if os.geteuid() == 0:
+        yield from map(Path, OF_MACHINE)
+        users = [path for path in _folders_in(Path("/home")) if path != others[0]]
+        yield from (path for each in users for name in kept_by_owners if os.path.lexists(path := each / name))
+        others += users
+    folders = {*homes_at_work(), Path(user, ".local/share/kingdom")}
+    for around in (home.parent, *others, *map(Path, SHARED)):
+        folders |= {around, *_folders_in(around)}
+    for folder in folders - {home}:
+        if _is_home(folder):
+            yield from _data_of(Places(folder))
+        yield from (path for name in ENVS if os.path.lexists(path := folder / name))
+
+
+def _folders_in(folder: Path) -> Iterator[Path]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from (
+            Path(entry.path) for entry in islice(entries, MOST_LOOKED_AT) if entry.is_dir(follow_symlinks=False)
+        )
+
+
+def _is_home(folder: Path) -> bool:
+    with suppress(OSError):
+        return Places(folder).version.exists() or ((folder / "config").is_dir() and (folder / "queue").is_dir())
+    return False
+
+
+def _data_of(other: Places) -> Iterator[Path]:
+    """Yield what a kingdom keeps, without its program: a checkout may be a home, and ours may run from there."""
+    yield from (other.state, other.queue, other.workspaces, other.logs, other.memory, *other.copies_of_env())
+
+
+def _is_needed(path: Path, home: Path) -> bool:
+    """Return whether our own home or program is below a path."""
+    return any(own.is_relative_to(path) for own in (home, Path(sys.prefix), find_data()))
