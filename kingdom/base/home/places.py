@@ -296,6 +296,14 @@ class Places:
         return self.state / "home.json"
 
     @property
+    def is_there(self) -> bool:
+        """Whether a home is here, of any age."""
+        try:
+            return self.version.exists() or (self.config.is_dir() and self.queue.is_dir())
+        except OSError:
+            return False
+
+    @property
     def set_aside(self) -> Path:
         """Where `kingdom fsck --repair` puts what is in the way."""
         return self.state / "set-aside"

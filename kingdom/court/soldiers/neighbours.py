@@ -57,8 +57,9 @@ def _found(home: Path, user: str, kept_by_owners: Iterable[str]) -> Iterator[Pat
     for around in (home.parent, *others, *map(Path, SHARED)):
         folders |= {around, *_folders_in(around)}
     for folder in folders - {home}:
-        if _is_home(folder):
-            yield from _data_of(Places(folder))
+        other = Places(folder)
+        if other.is_there:
+            yield from _data_of(other)
         yield from (path for name in ENVS if os.path.lexists(path := folder / name))
 
 
@@ -67,12 +68,6 @@ def _folders_in(folder: Path) -> Iterator[Path]:
         yield from (
             Path(entry.path) for entry in islice(entries, MOST_LOOKED_AT) if entry.is_dir(follow_symlinks=False)
         )
-
-
-def _is_home(folder: Path) -> bool:
-    with suppress(OSError):
-        return Places(folder).version.exists() or ((folder / "config").is_dir() and (folder / "queue").is_dir())
-    return False
 
 
 def _data_of(other: Places) -> Iterator[Path]:

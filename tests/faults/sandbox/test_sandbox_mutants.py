@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant(
         "other kingdoms may be read",
         "kingdom.court.soldiers.neighbours",
-        replace("_is_home(A)", "False"),
+        replace("other.is_there", "False"),
         "breakout",
     ),
     Mutant(
