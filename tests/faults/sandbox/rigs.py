@@ -72,7 +72,7 @@ class Rig:
         """Return the soldier's own report, JSON in its summary."""
         result = self.result(task)
         assert result.get("status") == "success", f"{task}: {result} {self.log()}"
-        said: dict[str, Any] = json.loads(result["summary"])
+        said: dict[str, Any] = json.loads(result["summary"].partition("\n")[0])  # behind it: where its work is kept
         return said
 
     def log(self) -> str:
