@@ -58,7 +58,7 @@ def lacking(folder: Path) -> Iterator[str]:
         yield f"{LEAST_FREE_MB} MB in {folder}, where {free_mb} MB are free; make room or set TMPDIR to another folder"
     try:
         with socket.create_server(("127.0.0.1", 0)) as tried:
-            socket.create_connection(tried.getsockname(), REACH_SECONDS).close()
+            socket.create_connection(tried.getsockname(), timeout=REACH_SECONDS).close()
     except OSError as error:
         yield f"a free port of 127.0.0.1, where the world is played ({error.strerror}); is the interface lo up?"
 
