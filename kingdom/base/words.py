@@ -118,10 +118,3 @@ def choices_in(question: str) -> tuple[str, ...]:
         found.insert(0, item[1])
     fits = 2 <= len(found) <= MOST_CHOICES and all(len(choice) <= LONGEST_CHOICE for choice in found)
     return tuple(found) if fits and len(set(found)) == len(found) else ()
-
-
-def with_remark(question: str, remark: str) -> str:
-    """Return a question with a remark after it, but before the answers that it offers."""
-    lines = question.rstrip().splitlines()
-    at = len(lines) - len(choices_in(question))
-    return "\n".join([*lines[:at], remark, *lines[at:]])

@@ -11,15 +11,14 @@ from kingdom.base.errors import BadInput
 from kingdom.base.records import foreign
 from kingdom.base.records.messages import Result, Task
 from kingdom.base.records.soldiers import RawReport
-from kingdom.base.words import with_remark
 
 SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
 """What a task's tries have cost: its name in the task, and in a result's metrics."""
 BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
 FOR_THE_GENERAL = ("session_totals", "final")
 """What a report holds beside a result. `final`: another try would fail in the same way."""
-WORDS = {"success": "summary", "failed": "error", "skipped": "reason", "needs_human": "question"}
-"""What people read of a result."""
+LAST_WORDS = {"success": "summary", "failed": "error", "skipped": "reason"}
+"""What people read of a result with which a task has ended."""
 KEPT_IN = "Its work is kept in"
 LARGEST_AMOUNT = 1e15
 """Nobody has spent so much; a sum of larger numbers could overflow."""
@@ -114,16 +113,15 @@ def with_warnings(result: Result, warnings: Sequence[str]) -> Result:
 
 
 def with_work(result: Result, home: Path, kept: Sequence[Path]) -> Result:
-    """Return the result with where its task's work is kept, which its words say as well."""
+    """Return the result with where its task's work is kept. Its last words say so too; a question stays as it is."""
     result = replace(result, kept=[str(folder) for folder in kept])
-    if not kept:
+    if not kept or result.status not in LAST_WORDS:
         return result
     where = " and ".join(str(folder.relative_to(home)) for folder in kept)
-    said = f"{KEPT_IN} {where}; `kingdom tasks work {result.task_id}` shows it."
-    name = WORDS[result.status]
+    name = LAST_WORDS[result.status]
     words = getattr(result, name) or ""
-    told: Any = {name: with_remark(words, said) if name == "question" else f"{words}\n{said}".strip()}
-    return replace(result, **told)
+    said: Any = {name: f"{words}\n{KEPT_IN} {where}; `kingdom tasks work {result.task_id}` shows it.".strip()}
+    return replace(result, **said)
 
 
 def without_work(text: str) -> str:

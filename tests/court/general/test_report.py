@@ -70,10 +70,9 @@ def test_a_success_is_reported_and_nothing_is_left(general: GeneralRig) -> None:
 def test_a_question_keeps_the_workspace_and_leaves_a_checkpoint(general: GeneralRig) -> None:
     general.runs("echo half >work; " + says(status="needs_human", question="which?", session_id="s-1"))
     put(general.home, "tasks", "pending", **task(payload={"pr_number": "7"}, thread_task_id="task-1"))
-    where = f"workspace/{GENERAL}/{TASK}"
-    said = f"Its work is kept in {where}; `kingdom tasks work {TASK}` shows it."
     result = general.result()
-    assert result["question"] == f"which?\n{said}"
+    assert result["question"] == "which?"
+    assert result["kept"] == [str(general.places.workspace(GENERAL, TASK))]
     assert result["checkpoint_path"] == str(general.places.checkpoint(TASK))
     kept = read_json(general.places.checkpoint(TASK))
     assert (kept["target_general"], kept["session_id"], kept["payload"]) == (GENERAL, "s-1", {"pr_number": "7"})
@@ -631,7 +630,7 @@ ENDS: Mapping[str, tuple[str, str, str | None]] = {
     "badly": (says(status="failed", error="no compiler", final=True), "error", "no compiler"),
     "as none of its business": (says(status="skipped", reason="not ours"), "reason", "not ours"),
     "with a question": (says(status="needs_human", question="Which?"), "question", "Which?"),
-    "with a choice": (says(status="needs_human", question="Which?\n- a\n- b"), "question", "Which?"),
+    "with a choice": (says(status="needs_human", question="Which?\n- a\n- b"), "question", "Which?\n- a\n- b"),
     "by a cancel": ("touch $KINGDOM_HOME/there; exec sleep 300", "error", "cancelled by kim"),
     "over its time": ("touch $KINGDOM_HOME/there; exec sleep 300", "error", "timeout: it took"),
     "by a kill": ("touch $KINGDOM_HOME/there; exec sleep 300", "error", "its soldier died without a report"),
@@ -651,7 +650,8 @@ def test_work_is_kept_however_its_task_ends_and_people_read_where(general: Gener
         end_early(general, how)
     result = general.result()
     where = f"workspace/{GENERAL}/{TASK}"
-    assert f"Its work is kept in {where}; `kingdom tasks work {TASK}` shows it." in result[key].splitlines()
+    says_where = f"Its work is kept in {where}; `kingdom tasks work {TASK}` shows it." in result[key].splitlines()
+    assert says_where == (key != "question"), "a question is put as it was asked"
     assert result[key].startswith(words or "Its work")
     assert result["kept"] == [str(general.home / where)]
     assert (general.home / where / "work").read_text() == "mine\n"
