@@ -230,8 +230,8 @@ MUTANTS = [
     # secrets
     Mutant(
         "a defect is told with its secrets",
-        "kingdom.base.runtime.role",
-        replace("A = services.log", "pass"),
+        "kingdom.base.runtime.role:_services",
+        drop("log.redact"),
         caught_by="a defect and a secret",
         quick=True,
     ),

@@ -171,7 +171,6 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
     read = {**files.seen, **refusals.versions([places.manifest(spec.name)] if spec.config_name == "general" else [])}
     try:
         services, job = _assembled(spec, places, lock, build, log)
-        log = services.log  # which knows the secrets
         loop = _Loop(spec, services, lock, job, files)
         refusals.forget(places, disk, spec.name)
     except KingdomError as error:
@@ -241,19 +240,15 @@ def _crashed(lock: Lock, log: Log, heartbeat: Heartbeat, places: Places) -> int:
 def _assembled(
     spec: RoleSpec, places: Places, lock: Lock, build: Callable[[Services], Job], log: Log
 ) -> tuple[Services, Job]:
-    """Return a role's services and its job, by its files or, where it may, by what it accepted last.
-
-    If the job fails, `log` knows the secrets already.
-    """
+    """Return a role's services and its job, by its files or, where it may, by what it accepted last."""
     try:
-        services = _services(spec, places, lock)
-        log.redact(services.secrets.values())
+        services = _services(spec, places, lock, log)
         job = build(services)
     except KingdomError as error:
         if not spec.keeps_config or error.exit is not Exit.REFUSED or not places.accepted(spec.name).is_dir():
             raise
-        services = _services(spec, places, lock, places.accepted(spec.name))
-        services.log.error(f"starts with the configuration that it accepted last: {error}")
+        services = _services(spec, places, lock, log, places.accepted(spec.name))
+        log.error(f"starts with the configuration that it accepted last: {error}")
         return services, build(services)
     _keep_config(spec, services)
     return services, job
@@ -271,8 +266,11 @@ def _keep_config(spec: RoleSpec, services: Services) -> None:
             services.unsynced.rewrite(path, content)
 
 
-def _services(spec: RoleSpec, places: Places, lock: Lock, accepted: Path | None = None) -> Services:
-    """Return what a role works with. With the folder of `accepted` configuration it may lack the secrets."""
+def _services(spec: RoleSpec, places: Places, lock: Lock, log: Log, accepted: Path | None = None) -> Services:
+    """Return what a role works with; `log` hides the secrets from then on.
+
+    With the folder of `accepted` configuration it may lack the secrets.
+    """
     name = spec.name
     system = configuration.load(places, "system", accepted)
     config = configuration.load(places, spec.config_name, accepted)
@@ -285,7 +283,7 @@ def _services(spec: RoleSpec, places: Places, lock: Lock, accepted: Path | None 
     disk = Disk(places.scratch(name), durability=system["durability"], guard=lock.check)
     disk.sweep_scratch()
     unsynced = Disk(places.scratch(name), durability="process", guard=lock.check)
-    log = Log(places, name, Disk(places.scratch(name)), time.time, secrets.values())
+    log.redact(secrets.values())
     log.also_as_json(system["log"]["format"] == "json")
     queues = Queues(places, disk, log, time.time)
     _warn_of_what_is_ignored(spec, places, log)
