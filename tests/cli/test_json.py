@@ -9,6 +9,7 @@ import click
 import jsonschema
 import pytest
 
+from kingdom.base.disk.atomic import make_folder
 from kingdom.base.home import schemas
 from kingdom.cli.commands import kingdom
 from tests.cli.conftest import Terminal
@@ -20,6 +21,7 @@ WORDS = {
     "emit": ("emit", "a.b", "--wait"),
     "events ls": ("events",),
     "tasks ls": ("tasks",),
+    "tasks work": ("tasks", "work"),
     "queue ls": ("queue", "ls"),
     "queue ls FOLDER": ("queue", "ls", "orders"),
     "why": ("why", "evt-1"),
@@ -37,6 +39,7 @@ KINDS = {
     "emit": "message",
     "events ls": "event",
     "tasks ls": "task",
+    "tasks work": "kept",
     "queue ls": "queues",
     "queue ls FOLDER": "order",
     "generals ls": "generals",
@@ -69,6 +72,7 @@ def test_the_envelope_is_the_same_everywhere(name: str, terminal: Terminal, requ
     strange = terminal.event("completed", "evt-1", status="discarded", discarded_reason="x")
     strange.write_text(json.dumps({**json.loads(strange.read_text()), "version": 7, "kind": "strange"}))
     terminal.task("completed", "task-1", outcome="failed")
+    make_folder(terminal.places.workspace("gen-briefing", "task-1"))
     terminal.places.checkpoint("task-1").write_text('{"target_general": "gen-briefing", "question": "which?"}')
     terminal.put("orders", "done", "ord-1", action="retry", target="task-1", by="you")
     said = terminal(*WORDS[name], "--json")
