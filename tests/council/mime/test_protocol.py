@@ -141,7 +141,7 @@ JUDGED = [
     ("strategy_response", "strategy: in words", ""),
     ("strategy_response", "strategy: {approach: a}", ""),
     ("github_event", "event_type: issue_opened", ""),
-    ("github_event", "event_type: opened", "event_type must match pattern"),
+    ("github_event", "event_type: opened", "event_type must be an event of GitHub"),
     ("improvement_suggestion", "{title: t, proposed_improvement: {}, priority: medium}", ""),
     ("of_tomorrow", "a: 1", ""),
     ("../event", "a: 1", ""),

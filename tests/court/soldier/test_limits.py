@@ -38,7 +38,7 @@ def starts() -> Iterator[Starts]:
         child.communicate()
 
 
-def over(home: Path, *streams: str, **some: int) -> limits.Exceeded | None:
+def over(home: Path, *streams: str, **some: float) -> limits.Exceeded | None:
     return Limits(str(home), {**WIDE, **some}, streams).exceeded()
 
 
@@ -90,7 +90,7 @@ def test_processor_time_of_the_living_and_of_the_ended_counts(home: Path, starts
     assert limits._processor_seconds(tree(os.getpid())) - begun > 0.4, "also when it has ended"
     found = bounds.exceeded()
     assert found is not None
-    assert over(home, cpu_seconds=0) is None, "the next task is not charged for it"
+    assert over(home, cpu_seconds=0.4) is None, "the next task is not charged for it"
     assert found.limit == PROCESSOR
     assert re.fullmatch(r"\d+ s of processor time, more than 0", found.why)
 

@@ -92,7 +92,7 @@ def obey(rig: Rig, given: list[str]) -> list[str]:
     wrong += [line for line in rigs.changed(before, after) if not line.startswith((learned, "memory/generals:"))]
     for task in tasks:
         # More than were sent to it: the task as it came in has them once more.
-        if int(rig.result(task).get("summary") or 0) < TEXTS_A_TASK:
+        if int(rig.result(task).get("summary", "0").splitlines()[0]) < TEXTS_A_TASK:
             wrong.append(f"not all orders were obeyed: {rig.result(task)}")
     wrong += [line for task in tasks for line in outside_the_markers(rig.places.prompt(task).read_text())]
     wrong += rigs.alive([pid for seconds in (300, 301, 302) for pid in sleepers(seconds, rig.home)])
