@@ -90,7 +90,7 @@ def test_look_alikes_do_not_carry_the_marker(started: Started) -> None:
     others.append(started.start("echo $$; exec sleep 300", "other", NOTE="KINGDOM_TEST_TASK=task-1"))
     for process in (ours, *others):
         pids_said(process, 1)
-    assert [pid for pid, _ in carriers(MARK)] == [ours.pid]
+    wait_until(lambda: [pid for pid, _ in carriers(MARK)] == [ours.pid], SOON, "the markers of this one alone")
     assert not any(carries(process.pid, MARK.environment) for process in others)
     assert end_carriers(MARK) == 1
     assert [runs(process.pid) for process in others] == [True] * 4
@@ -101,6 +101,7 @@ def test_the_whole_family_goes_wherever_it_hid(started: Started) -> None:
         "echo $$; setsid sh -c 'echo $$; exec sleep 300' & (sh -c 'echo $$; exec sleep 300' &) ; wait"
     )
     family = pids_said(process, 3)
+    wait_until(lambda: {*family} <= {pid for pid, _ in carriers(MARK)}, SOON, "their markers")
     assert end_carriers(MARK) >= 3
     wait_until(lambda: not any(map(runs, family)), SOON, "their end")
 
@@ -117,7 +118,8 @@ def test_who_began_before_is_left_alone(started: Started) -> None:
     pids_said(process, 1)
     start = started_at(process.pid)
     assert start is not None
-    assert carriers(MARK, start) == [(process.pid, start)]
+    # While a program takes the place of the shell its environment cannot be read.
+    wait_until(lambda: carriers(MARK, start) == [(process.pid, start)], SOON, "its markers")
     assert carriers(MARK, start + 1) == []
     assert end_carriers(MARK, start + 1) == 0
     assert runs(process.pid)
@@ -154,7 +156,7 @@ def test_who_hides_what_it_was_started_with_is_known_by_its_mounts(started: Star
         pytest.skip("NO MOUNT NAMESPACES HERE")
     hides = 'mount --bind "$0" "$0" && exec env -i sh -c "echo \\$\\$; exec sleep 300"'
     (pid,) = pids_said(started.start(f"{' '.join(enter)} sh -c '{hides}' '{own}'"), 1)
-    assert [found for found, _ in carriers(markers)] == [pid]
+    wait_until(lambda: [found for found, _ in carriers(markers)] == [pid], SOON, "its mounts")
     assert {task: [found for found, _ in there] for task, there in tasks_at_work(home).items()} == {"task-1": [pid]}
     assert end_carriers(markers) == 1
     assert not runs(pid)

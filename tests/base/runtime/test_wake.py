@@ -227,7 +227,7 @@ def test_closing_gives_every_descriptor_back(folder: Path) -> None:
         Waker([folder]).close()
         Alarm().close()
         Alarm()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_watching_processes_gives_every_descriptor_back(stranger: subprocess.Pop
     stranger.kill()
     assert select.select([ends.fileno()], [], [], SOON)[0]
     ends.note()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_who_has_ended_before_is_not_watched(stranger: subprocess.Popen[bytes]) -> None:

@@ -293,7 +293,7 @@ def test_new_configuration_opens_the_channels_anew(home: Path, clock: Clock, env
         pigeon.say(loft, HELLO)
         settle(home, clock, envoy)
     assert len(here(home, "events", "pending")) == 1
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 ENVOY = """

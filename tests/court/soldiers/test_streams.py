@@ -50,7 +50,7 @@ def test_no_descriptor_is_left_open(order: SoldierOrder) -> None:
     before = os.listdir("/proc/self/fd")
     streams.repair(order, [SECRET])
     streams.hide_in(order.out, [SECRET.encode()])
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
 def test_without_secrets_nothing_is_written(order: SoldierOrder) -> None:

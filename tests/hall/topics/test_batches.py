@@ -41,7 +41,7 @@ def test_what_was_prepared_and_never_written_is_gone_with_its_writer(folder: Pat
     batches.prepare()
     batches.close()
     assert list((folder.parents[1] / "scratch").iterdir()) == []
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_writer_finds_a_folder_that_took_the_place_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_a_writer_finds_a_folder_that_took_the_place_of_its_own(folder: Path, mo
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     batches.close()
     assert len(list(folder.glob("*.jsonl"))) == 2
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_number_that_another_writer_took_is_not_given_away_again(folder: Path) -> None:
