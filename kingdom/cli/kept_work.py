@@ -15,26 +15,26 @@ from typing import NamedTuple
 
 import click
 
-from kingdom.base.disk.atomic import make_folder
+from kingdom.base.disk.atomic import is_there, make_folder
 from kingdom.base.disk.codec import text_of
-from kingdom.base.errors import NoSuchThing
+from kingdom.base.errors import BadFile, NoSuchThing
 from kingdom.base.home import config
 from kingdom.base.home.places import Places
 from kingdom.base.records import kept
 from kingdom.base.records.kept import Kept
 from kingdom.base.times import stamp
-from kingdom.base.words import count, duration, one_line, printable
+from kingdom.base.words import DAY, count, duration, one_line, printable
 from kingdom.cli import as_json, complete, home, screen
 from kingdom.cli.queue_files import find_typed
 from kingdom.cli.screen import Column, Line, Section, Table
 from kingdom.court.soldiers import work
 from kingdom.court.soldiers.work import Comparison
 
-DAY = 86_400.0
 MOST = 20
 """Commits and files that are shown of one workspace."""
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--binary")
+PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--binary", "--ignore-submodules=dirty")
+"""With these git runs nothing; otherwise it would look into a repository in the workspace, as that configures it."""
 NOT_WORK = tuple(f":(exclude,glob)**/{name}/**" for name in work.CACHES)
 
 
@@ -62,6 +62,9 @@ def show_work(id: str | None, as_diff: bool, as_mails: bool, in_json: bool) -> N
             raise click.UsageError("--diff or --commits goes with the ID of a task")
         for one in found:
             _print((_patch if as_diff else _mails)(places, one))
+            for name in _repositories_in(one.folder):
+                path = printable(str(one.folder / name))
+                print(f"not in the patch: {path} is a repository of its own; copy it", file=sys.stderr)
     elif in_json:
         for one in found:
             about = {"task": one.task, "general": one.general, "folder": str(one.folder), "since": stamp(one.since)}
@@ -159,8 +162,20 @@ def _patch(places: Places, one: Kept) -> bytes:
         if tip is not None:
             rows = git.output("rev-list", "--boundary", tip, "--not", "--all").decode().split()
             base = next((row[1:] for row in rows if row.startswith("-")), EMPTY_TREE if rows else tip)
-        git.output("add", "--intent-to-add", "--force", "--", ".", *NOT_WORK)
+        inner = [f":(exclude,literal){name}" for name in _repositories_in(one.folder)]
+        git.output("add", "--intent-to-add", "--force", "--", ".", *NOT_WORK, *inner)
         return git.output("diff", *PLAIN, base)
+
+
+def _repositories_in(folder: Path) -> Iterator[str]:
+    """Yield the folders of a workspace that are repositories of their own, relative to it."""
+    for path, folders, _ in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git" and name not in work.CACHES]
+        for name in list(folders):
+            inner = Path(path, name)
+            if is_there(inner / ".git"):
+                folders.remove(name)
+                yield os.path.relpath(inner, folder)
 
 
 def _mails(places: Places, one: Kept) -> bytes:
@@ -206,7 +221,10 @@ def _git(places: Places, one: Kept) -> Iterator[tuple[Comparison, list[str]]]:
         if mirror is None:
             mirror = scratch / "git"
             Comparison(mirror, one.folder, scratch / "index").output("init", "--quiet", "--template=")
-        yield Comparison(mirror, one.folder, scratch / "index", **variables), _tips(own)
+        try:
+            yield Comparison(mirror, one.folder, scratch / "index", **variables), _tips(own)
+        except CalledProcessError as error:
+            raise BadFile(path=one.folder, why=f"git cannot read it and ends with {error.returncode}") from None
 
 
 def _mirror(places: Places, one: Kept) -> Path | None:

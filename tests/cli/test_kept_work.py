@@ -120,12 +120,45 @@ def test_nothing_that_a_soldier_wrote_is_run(terminal: Terminal, kept: Path) -> 
     sprung, trap = terminal.places.home / "sprung", terminal.places.home / "trap"
     trap.write_text(f"#!/bin/sh\necho $0 $* >>{sprung}\n")
     trap.chmod(0o755)
-    for name in ("core.fsmonitor", "core.pager", "diff.external", "diff.x.textconv", "filter.x.clean", "gpg.program"):
-        git(kept, "config", name, str(trap))
-    (kept / ".gitattributes").write_text("* filter=x diff=x\n")
+    inner = kept / "inner"
+    inner.mkdir()
+    git(inner, "init", "--quiet")
+    (inner / "file").write_text("theirs\n")
+    git(inner, "add", "file")
+    git(inner, "commit", "--quiet", "-m", "inner")
+    git(kept, "add", "inner")
+    git(kept, "commit", "--quiet", "-m", "a repository in it")
+    for where in (kept, inner):
+        for name in (
+            "core.fsmonitor",
+            "core.pager",
+            "diff.external",
+            "diff.x.textconv",
+            "filter.x.clean",
+            "gpg.program",
+        ):
+            git(where, "config", name, str(trap))
+        (where / ".gitattributes").write_text("* filter=x diff=x\n")
+    os.utime(inner / "file", (0, 0))
     for words in ((), ("--diff",), ("--commits",), ("--json",)):
-        terminal.ok("tasks", "work", TASK, *words)
+        assert terminal("tasks", "work", TASK, *words).code == 0
     assert not sprung.exists()
+
+
+@pytest.mark.parametrize("has_commit", [True, False])
+def test_a_repository_in_a_workspace_is_named_beside_the_patch(
+    terminal: Terminal, kept: Path, has_commit: bool
+) -> None:
+    inner = kept / "folder" / "inner"
+    inner.mkdir(parents=True)
+    git(inner, "init", "--quiet")
+    (inner / "file").write_text("theirs\n")
+    if has_commit:
+        git(inner, "add", "file")
+        git(inner, "commit", "--quiet", "-m", "inner")
+    told = terminal("tasks", "work", TASK, "--diff")
+    assert (told.code, told.err) == (0, f"not in the patch: {inner} is a repository of its own; copy it\n")
+    assert "\n+changed\n" in told.out
 
 
 BROKEN: dict[str, Callable[[Path], object]] = {
