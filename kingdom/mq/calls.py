@@ -57,7 +57,7 @@ from kingdom.mq.engine import Engine, Leased, Publishing
 from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
-from kingdom.mq.rights import Verb
+from kingdom.mq.rights import Rights, Verb
 from kingdom.mq.search import NotSeenYet
 from kingdom.mq.status import Waiting
 from kingdom.mq.stores.base import MOST_AT_ONCE
@@ -93,6 +93,11 @@ class Command(Generic[Context]):
     nothing: Data | None = None
     #: What a client of another user must be allowed to; None: nothing.
     verb: Verb | None = "manage"
+
+    def check(self, rights: Rights | None, payload: Payload) -> None:
+        """Raise NotAllowed unless a client with these rights may make this call. Fields that it has not are ignored."""
+        if rights is not None:
+            rights.check(self.verb, {field.name: payload[field.name] for field in self.fields if field.name in payload})
 
 
 def publish(engine: Engine, call: Call) -> Data:

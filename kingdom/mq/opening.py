@@ -110,7 +110,7 @@ class Opening:
         due = max(about.due, now)
         sequence = self._ids.next_sequence()
         self._forget_dead(queue, stray.file)
-        message_id, identity = self._own_id(queue, about.message_id, now)
+        message_id, identity = self._own_id(queue, about.message_id, due, now)
         if not message_id or message_id in waiting or message_id in queue.dead:
             message_id, identity = self._ids.message_id(now, sequence), {}
         fields = names.first_fields(about.expires, about.target, by_hand=True) | identity
@@ -133,12 +133,12 @@ class Opening:
         key = names.key_of(queue.name, name)
         self._log("mq.adopted", f"{stray.file} in {queue.name} is {key} now", queue=queue.name)
 
-    def _own_id(self, queue: QueueState, text: str, now: int) -> tuple[str, dict[str, str]]:
+    def _own_id(self, queue: QueueState, text: str, due: int, now: int) -> tuple[str, dict[str, str]]:
         """Return the id of a message that says its own, and the fields that keep it; empty when it cannot be kept."""
         if not text or len(text.encode("utf-8", "surrogatepass")) > LONGEST_OWN_ID:
             return "", {}
         key = names.key(queue.name, text)
-        message_id, fields = names.id_of_key(key), {names.REVIVED: ""}
+        message_id, fields = names.id_of_key(key), ({names.REVIVED: ""} if due <= now else {})
         if not names.is_ours(message_id):
             fields = names.foreign_fields(queue.name, key, now)
         lease = self._leases.by_message_id.get(message_id)

@@ -26,7 +26,7 @@ class Rights:
             return
         allowed = tuple(self.queues.get(verb, ()))
         named = list(_queues_in(payload, with_keys=verb != "consume"))
-        # Who has consumed a message may end its lease: that the lease is this client's is checked with it.
+        # ack, nack and extend_lease name no queue; the call checks that the lease is this client's own.
         if verb == "consume" and not named and allowed:
             return
         for queue in named or [ALL]:
@@ -37,6 +37,8 @@ class Rights:
 
 def _queues_in(payload: Mapping[str, Any], with_keys: bool) -> Iterator[str]:
     """Yield the queues that a payload names. What is of another type the call itself refuses."""
+    if payload.get("holder") and payload.get("end"):
+        yield ALL  # what the holder has not moved may be of any queue
     for field in ("queue", "to"):
         if isinstance(name := payload.get(field), str):
             yield name

@@ -122,8 +122,8 @@ MUTANTS = [
     ),
     Mutant(
         "the calls of a batch are not checked",
-        "kingdom.mq.mailbox.commands:carry_out",
-        drop("call.rights.check(A, B)"),
+        "kingdom.mq.mailbox.commands:_answer",
+        drop("row.check(A, B)"),
         caught_by=f"{USERS}test_a_batch_of_calls_is_checked_call_by_call",
     ),
     Mutant(

@@ -52,13 +52,6 @@ def metrics(context: CommandContext, call: Call) -> Data:
     return {"timestamp": int(now * 1000), **context.counters.as_json(now), **figures}
 
 
-def carry_out(context: CommandContext, command: Command[CommandContext], call: Call) -> Data | NotYet:
-    """Answer a call, if its client may make it."""
-    if call.rights is not None:
-        call.rights.check(command.verb, call.payload)
-    return command.answer(context, call)
-
-
 def call_batch(context: CommandContext, call: Call) -> Data | NotYet:
     """Carry out several calls of one client, each as if it had come alone. What has no answer was not begun."""
     calls, budget = call[CALLS_OF_BATCH], Budget()
@@ -97,7 +90,8 @@ def _answer(context: CommandContext, request: Payload, batch: Call, done: Any) -
         if 0 < deadline < now * 1000:
             raise Late
         given = payload if isinstance(payload, dict) else {}
-        data = carry_out(context, row, Call(given, batch.client, str(number), batch.again, done, batch.rights))
+        row.check(batch.rights, given)
+        data = row.answer(context, Call(given, batch.client, str(number), batch.again, done, batch.rights))
         if isinstance(data, NotYet):
             return data
         answer: Data = {"requestId": number, "ok": True, "data": data}

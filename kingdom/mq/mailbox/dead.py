@@ -60,7 +60,7 @@ class DeadRequests:
             for entry in entries:
                 if not entry.name.endswith(REASON):
                     about = entry.stat(follow_symlinks=False)
-                    found.append(_Dead(about.st_mtime, entry.name, _size(about)))
+                    found.append(_Dead(min(about.st_mtime, about.st_ctime), entry.name, _size(about)))
         self._kept = deque(sorted(found))
         self._bytes = sum(one.size for one in found)
         self.tidy()
@@ -72,7 +72,11 @@ class DeadRequests:
         note = {"file": file.name, "reason": why, "code": code, "buried_at": stamp(now)}
         printed = {key: printable(part) for key, part in note.items()}
         self._disk.rewrite(dead.with_name(f"{dead.name}{REASON}"), to_json(printed))
-        self._disk.move(file, dead)
+        try:
+            self._disk.move(file, dead)
+        except BaseException:
+            _remove(dead.with_name(f"{dead.name}{REASON}"))
+            raise
         size = _size(os.lstat(dead))
         self._kept.append(_Dead(now, dead.name, size))
         self._bytes += size

@@ -265,8 +265,7 @@ class Server:
         """Answer a request, or let it wait or go on later; then it leaves the group."""
         began = time.perf_counter()
         try:
-            if pending.rights is not None:
-                pending.rights.check(command.verb, pending.request.payload)
+            command.check(pending.rights, pending.request.payload)
             if command.run_once(pending.request.payload):
                 # Durably, before it begins: a successor that finds it there does not run it again.
                 self._set_apart(pending, self._disk)
