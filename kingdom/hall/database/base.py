@@ -34,6 +34,10 @@ class Lost(Unavailable):
     """{path} {why}: put the chat's database back, or restore a backup; for an empty one delete {mark} and restart"""
 
 
+class Replaced(Lost):
+    """{path} has just been replaced: it is used again in a few seconds"""
+
+
 class Refused(BadInput):
     """the database refuses this: {why}"""
 

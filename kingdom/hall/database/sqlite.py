@@ -17,6 +17,7 @@ from kingdom.hall.database import adopting
 from kingdom.hall.database.base import (
     Lost,
     Refused,
+    Replaced,
     Row,
     T,
     Transaction,
@@ -150,7 +151,7 @@ class SqliteDatabase:
             if self._about == NOWHERE and (before is not None or self._marked()):
                 raise Lost(path=self._path, why="is gone", mark=self._mark)
             if time.monotonic() - self._changed_at < SETTLED_SECONDS:
-                raise Lost(path=self._path, why="has just been replaced", mark=self._mark)
+                raise Replaced(path=self._path)
             if self._about == NOWHERE:
                 self._connect().close()
                 self._about = _about(self._path)

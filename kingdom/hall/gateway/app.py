@@ -288,7 +288,8 @@ class Application:
         taken, lag, lost = -1, 0, ""
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            before, lost = lost, await self._store.lost()
+            # A server says by itself that it is away; asking it could take as long as it hangs.
+            before, lost = lost, "" if self._store.is_shared else await self._store.lost()
             if lost and not before:
                 self._services.log.error(f"alert: {lost}; messages are refused until it is back")
             if self._sockets.accepted != taken or lag:

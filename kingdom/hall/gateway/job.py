@@ -107,8 +107,8 @@ class GatewayJob:
             self._place = {"why": str(error)}
             self._write_figures()
             raise
-        self._keep(port)
         self._listener = listener
+        self._keep(port)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         self._services.unsynced.rewrite(self._address, f"{address}\n".encode())
         self._place = {"address": address}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,8 +24,8 @@ SKEW_SECONDS = 60.0
 class Sessions:
     """Remembers what the database says, and asks again for what other gateways may have ended.
 
-    A database that was restored has sessions again that had been ended. It is known by having counted fewer ended
-    sessions than are remembered outside of it; then all its sessions are ended.
+    A restored database has sessions again that had been ended. It is recognised by a lower count of ended sessions than
+    this home remembers; then all its sessions are ended.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class Sessions:
             rows = db.all("sessions_ended_since", since=since)
             return {str(row["id"]) for row in rows}, identity(db), accounts.count_of_ended(db)
 
+        # Before the database is asked: what is remembered was counted there first, so it is never more by then.
+        memory = read_json_or(self._memory, {})
         ended, database, count = await self._store.read(work, seconds)
-        new = (ended | await self._ended_by_restoring(database, count)) - self._ended.keys()
+        new = (ended | await self._ended_by_restoring(memory, database, count)) - self._ended.keys()
         self.note_ended(new)
         self._has_looked, self._looked_at = True, now
         for known in (self._ended, self._good):
@@ -96,9 +98,8 @@ class Sessions:
                 del known[session]
         return bool(new)
 
-    async def _ended_by_restoring(self, database: str, count: int) -> set[str]:
+    async def _ended_by_restoring(self, memory: Mapping[str, object], database: str, count: int) -> set[str]:
         """End all sessions if the database was restored, and remember how many it says were ended. Return those."""
-        memory = read_json_or(self._memory, {})
         remembered = memory.get(database)
         if remembered == count:
             return set()
@@ -111,5 +112,6 @@ class Sessions:
                 self._warn("the chat's database was restored: its sessions are ended, and everybody signs in again")
             ended = {*revived, *self._good}
             self._good.clear()
-        self._disk.rewrite(self._memory, to_json({**memory, database: count}))
+        with suppress(OSError):  # on a full disk: the next look writes it
+            self._disk.rewrite(self._memory, to_json({**memory, database: count}))
         return ended

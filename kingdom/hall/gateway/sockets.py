@@ -329,6 +329,8 @@ class Sockets:
             # It comes back by itself; a refusal would sign it out.
             await self._drop(pipe, self.server.eio.reason.TRANSPORT_CLOSE)
             return
+        if pipe.closed:
+            return  # it left while the database was asked
         if caller is None or not is_good or pipe_sid in self._clients.by_pipe:
             self.refused_sockets += 1
             await asyncio.sleep(REFUSAL_SECONDS)

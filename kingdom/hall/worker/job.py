@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kingdom.base.errors import KingdomError
@@ -65,6 +66,8 @@ class WorkerJob:
         except (Unavailable, TopicsAway) as error:
             # Nothing was committed: the same messages are taken up again when it is back.
             self._vitals.away(str(error))
+            with suppress(TopicsAway, OSError):
+                self._trim()  # also on a full disk, where it makes room
             return Turn(worked=False, wait=AWAY_SECONDS, busy=True)
         self._vitals.well()
         self._trim()
