@@ -41,9 +41,10 @@ def backup(file: Path, with_secrets: bool) -> None:
         raise Usage(message=f"{target.parent} is no folder")
     if target.is_relative_to(places.state) or target.is_relative_to(places.queue):
         raise Usage(message=f"{target} lies in what is to be copied; name a file elsewhere")
-    archives.make(places, target, home.disk(places), secrets=with_secrets)
+    # Before it is made: no soldier that starts meanwhile may read it.
     known = sorted({*map(os.fsencode, filter(is_there, places.known_backups())), os.fsencode(target)})
-    home.disk(places).rewrite(places.backups, b"".join(path + b"\n" for path in known))  # no soldier reads them
+    home.disk(places).rewrite(places.backups, b"".join(path + b"\n" for path in known))
+    archives.make(places, target, home.disk(places), secrets=with_secrets)
     secrets = "with its secrets" if with_secrets else "without secrets (.env is not in it)"
     print(f"{target}: {os.stat(target).st_size / MEGABYTE:.1f} MB, {places.home} {secrets}.")
 

@@ -230,7 +230,10 @@ MUTANTS = [
     Mutant(
         "what an agent has kept goes with what it filled the disk with",
         "kingdom.court.soldier.serve:_make_room",
-        replace("[*files, '-cnewer', order.prompt]", "files"),
+        replace(
+            "['find', *order.lasting, '-xdev', '-type', 'f', '-cnewer', order.prompt]",
+            "['find', *order.lasting, '-xdev', '-type', 'f']",
+        ),
         HOARD,
     ),
     Mutant(

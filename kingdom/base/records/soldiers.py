@@ -51,7 +51,7 @@ class SoldierOrder(NamedTuple):
     limits: Json
     #: Whether it runs in a sandbox.
     sandbox: bool
-    #: Whether its task has words from outside, which need a whole sandbox, as nobody has consented to less.
+    #: Whether its text comes from outside and nobody has consented to less than a whole sandbox.
     external: bool
     #: What a person is asked when it needs their consent.
     question: str

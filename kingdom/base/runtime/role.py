@@ -177,7 +177,8 @@ def _run(spec: RoleSpec, places: Places, build: Callable[[Services], Job]) -> in
         log.error(f"does not start: {error}")
         log.flush()
         if error.exit is Exit.REFUSED:
-            refusals.note(places, disk, spec.name, error, read)
+            with contextlib.suppress(OSError):
+                refusals.note(places, disk, spec.name, error, read)
         Heartbeat(places, spec.name, time.time).write("stopped")
         print(f"{spec.name}: {log.clean(str(error))}", file=sys.stderr)
         return int(error.exit)
@@ -259,11 +260,14 @@ def _keep_config(spec: RoleSpec, services: Services) -> None:
     if not spec.keeps_config:
         return
     folder = services.places.accepted(spec.name)
-    make_folder(folder)
-    for name, config in {"system": services.system, spec.config_name: services.config}.items():
-        path, content = folder / f"{name}.yaml", to_json(configuration.thawed(config))
-        if not path.exists() or read_bytes(path) != content:
-            services.unsynced.rewrite(path, content)
+    try:
+        make_folder(folder)
+        for name, config in {"system": services.system, spec.config_name: services.config}.items():
+            path, content = folder / f"{name}.yaml", to_json(configuration.thawed(config))
+            if not path.exists() or read_bytes(path) != content:
+                services.unsynced.rewrite(path, content)
+    except OSError as error:  # on a full disk, which this role may be about to empty
+        services.log.warn(f"keeps no copy of its configuration: {error}")
 
 
 def _services(spec: RoleSpec, places: Places, lock: Lock, log: Log, accepted: Path | None = None) -> Services:

@@ -182,7 +182,9 @@ def can_have_view() -> bool:
     """Return whether a process can have a read-only view of the disk here: tried in a child, as none can be left."""
     child = os.fork()
     if child == 0:
-        os._exit(not _mount_read_only(()))
+        with suppress(BaseException):  # whatever happens, it must not go on as a second soldier
+            os._exit(not _mount_read_only(()))
+        os._exit(1)
     return os.waitpid(child, 0)[1] == 0
 
 

@@ -351,9 +351,8 @@ def _make_room(order: SoldierOrder) -> None:
     own = [path for path in order.may_write if path not in order.lasting]
     run(["rm", "-rf", "--", *own], stderr=DEVNULL, check=False)
     if order.lasting:
-        files = ["find", *order.lasting, "-xdev", "-type", "f"]
-        run([*files, "-size", f"+{LARGEST_LASTING_MB}M", "-delete"], stderr=DEVNULL, check=False)
-        made = [*files, "-cnewer", order.prompt]
+        made = ["find", *order.lasting, "-xdev", "-type", "f", "-cnewer", order.prompt]
+        run([*made, "-size", f"+{LARGEST_LASTING_MB}M", "-delete"], stderr=DEVNULL, check=False)
         blocks = run([*made, "-printf", "%b\n"], stdout=PIPE, stderr=DEVNULL, check=False).stdout.split()
         kilobytes = sum(int(number) / 2 + INODE_KB for number in blocks)
         if kilobytes > LARGEST_LASTING_MB << 10 and why_full(order.lasting[0]):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import count
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any, NamedTuple
@@ -107,7 +107,7 @@ class Workspaces:
 
     def earlier(self, task_id: str) -> list[Path]:
         """Return where the work of a task's earlier tries is kept."""
-        return list(takewhile(Path.is_dir, self._places_of_earlier(task_id)))
+        return sorted(self._folder.glob(f"{task_id}{EARLIER}*"))
 
     def renew(self, task: Task) -> None:
         """Make way for another try. Work of the last one is kept beside."""

@@ -528,7 +528,7 @@ def _wanted(view: View) -> Iterator[Fault]:
                 yield Fault(path, str(error.facts["why"]))
                 continue
             if words not in ([b"down"], [b"quarantined"], [b"up"], [b"uninstalled"]) and not is_hidden(name):
-                yield Fault(path, "it says neither down nor quarantined, so the role runs")
+                yield Fault(path, "it says none of down, quarantined, uninstalled or up, so the role runs")
 
 
 DEAD = "moved to dead/ with its reason; what has ended already is set aside"
