@@ -109,7 +109,8 @@ class Sessions:
             now, count = self._clock(), max(count, remembered if isinstance(remembered, int) else 0) + 1
             revived = await self._store.run(lambda db: accounts.end_all_sessions(db, now, count))
             if revived:
-                self._warn("the chat's database was restored: its sessions are ended, and everybody signs in again")
+                why = "the chat's database was restored or is new to this home"
+                self._warn(f"{why}: its sessions end, and everybody signs in again")
             ended = {*revived, *self._good}
             self._good.clear()
         with suppress(OSError):  # on a full disk: the next look writes it

@@ -90,7 +90,7 @@ async def test_a_restored_database_revives_no_session(copies: Callable[[Hall], C
     own.start("gateway")
     assert [status(person) for person in (stays, ends, late)] == [401, 401, 401]
     assert await is_refused(ends)
-    said = "the chat's database was restored: its sessions are ended, and everybody signs in again"
+    said = "the chat's database was restored or is new to this home: its sessions end, and everybody signs in again"
     wait_until(lambda: said in own.log(), SECONDS, "the log says so")
     again = signed_in_again(stays)
     own.stop("gateway")
