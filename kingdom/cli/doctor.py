@@ -38,7 +38,7 @@ LEAST_FREE_PERCENT, LEAST_FREE_MB = 5, 200
 MOST_USED_OF_LIMIT = 0.8
 MOST_KEPT = 0.2
 KEPT_SECONDS = 3.0
-"""For so long kept workspaces are measured."""
+"""How long measuring the kept workspaces may take."""
 CLOCK_TOLERANCE_SECONDS = 60.0
 FIRST_CREDIBLE_TIME = 1_735_689_600  # 2025-01-01: a clock that says less was never set
 RULES_OF_A_ZONE = re.compile(r"([A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")  # as POSIX spells them in TZ: CET-1CEST

@@ -26,7 +26,7 @@ from kingdom.court.steward.base import Steward
 END_SECONDS = 20.0
 START_SECONDS = 15.0
 MOST_STARTS = 8
-"""So often START_SECONDS begin again, as long as those that have not come up are at work: the machine is slow."""
+"""How often START_SECONDS may begin again while the missing roles use the processor: the machine is slow."""
 LOOK_SECONDS = 0.03
 LogEnds = Mapping[Path, int]
 """Sizes of log files at some moment."""

@@ -36,7 +36,7 @@ from kingdom.demo.demo_story import (
 from kingdom.demo.demo_world import REVIEWED, VICTIM, World, lacking
 
 STEP_SECONDS = 120.0
-"""A step is given up when nothing has happened for so long, however slow the machine is."""
+"""Seconds without any news after which a step is given up, however slow the machine is."""
 MOST_SECONDS = 1800.0
 """For a step in which things happen again and again, and do not come to its end."""
 LOOK_SECONDS = 0.05

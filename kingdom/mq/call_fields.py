@@ -58,7 +58,7 @@ class Call:
 
     @property
     def consumer(self) -> str:
-        """Who consumes: the client itself, unless it may name somebody else."""
+        """Return the consumer: the client itself, unless it may name another."""
         named = self[CONSUMER]
         return named if named and self.rights is None else self.client
 

@@ -148,7 +148,7 @@ def ack(engine: Engine, call: Call) -> Data | NotYet:
 
 
 def _check_holder(engine: Engine, call: Call) -> None:
-    """Refuse a client of another user that names what somebody else holds: to know a lease id is not to hold it."""
+    """Refuse a client of another user that names another's lease: knowing its id is not holding it."""
     if call.rights is not None and engine.is_held_by_another(call[MESSAGE_KEY], call.client):
         raise LeaseMismatch(key=call[MESSAGE_KEY])
 

@@ -235,7 +235,7 @@ class QueueState:
         return name
 
     def _a_delayed_line(self) -> OrderedNames:
-        """Return names of delayed messages, some of this run or else those from before; empty when there are none."""
+        """Return names of delayed messages: some of this run or, if it has none, those from before."""
         return self.delayed or self.inherited.names
 
     def remove(self, name: str, at: int) -> bool:

@@ -17,7 +17,7 @@ ALL = "*"
 @dataclass(frozen=True, slots=True)
 class Rights:
     client: str
-    #: Names of queues for each verb; one that ends in * stands for all names that begin so.
+    #: Names of queues for each verb; one that ends in * matches every name with that beginning.
     queues: Mapping[str, Iterable[str]]
 
     def check(self, verb: Verb | None, payload: Mapping[str, Any]) -> None:

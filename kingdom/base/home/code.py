@@ -1,4 +1,4 @@
-"""Which code is installed, so that a role can be told from one that was started before an upgrade."""
+"""Which code is installed; a role that was started before an upgrade runs another one."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ EARLIER = ".earlier-"
 """Between a task and a number, in the name of the folder with the work of one of its earlier tries."""
 
 
-DAY = 86_400.0
 BLOCK = 512
 """Bytes in which the kernel counts what a file takes."""
 

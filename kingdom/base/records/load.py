@@ -24,7 +24,7 @@ MEASURED = "until the chamberlain has measured again; `kingdom status` shows whe
 RESTART_SECONDS = 15.0
 """After its last heartbeat a general that does not run may be on its way back."""
 FOREIGN_SECONDS = 120.0
-"""Another program that plays a general beats so often, by default."""
+"""How often another program that plays a general writes its heartbeat, by default."""
 
 HEALTHS = ("green", "yellow", "orange", "red")
 FIGURES = {

@@ -61,7 +61,7 @@ class Waker:
         self._only_renamed = only_renamed
         #: Until then others need the processor, and `eager` has no effect, by the monotonic clock.
         self._shared_until = 0.0
-        # Who watches nothing takes no instance: a user has 128 of them.
+        # Watching nothing takes no inotify instance: a user has only 128.
         if mode == "inotify" and (watched := list(folders)):
             self._watch(watched)
         self.polls = self._inotify is None

@@ -18,14 +18,14 @@ from kingdom.base.records import kept
 from kingdom.base.records.messages import Message
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
-from kingdom.base.words import count, duration, one_line
+from kingdom.base.words import DAY, count, duration, one_line
 from kingdom.court.chamberlain.alerts import MESSAGE_STATES
 from kingdom.court.picture import Picture
 
 FRIDAY = 4
 MOST_LINES = 5
 SOON_DAYS = 7
-"""Work that is deleted within so many days is named in the reports."""
+"""Reports name work that will be deleted within this many days."""
 Days = Mapping[str, Mapping[str, Any]]
 """What was counted, by local day: `types`, and `generals`, each with its types."""
 DONE = {"task.completed": "done", "task.failed": "failed", "task.needs_human": "asked"}
@@ -82,7 +82,7 @@ class Reports:
         kept_since = [one.since for one in kept.kept(self._services.places)]
         if not kept_since:
             return ""
-        soon = sum(since + days * kept.DAY < now + SOON_DAYS * kept.DAY for since in kept_since)
+        soon = sum(since + days * DAY < now + SOON_DAYS * DAY for since in kept_since)
         going = f", {soon} of them for less than {SOON_DAYS} more days" if soon else ""
         return f"Work of ended tasks is kept in {count(len(kept_since), 'workspace')}{going}: `kingdom tasks work`."
 

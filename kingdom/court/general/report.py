@@ -138,7 +138,7 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     if result.status == "needs_human":
         checkpoint = _checkpoint(general, task, result, inherited, asks)
         services.disk.rewrite(services.places.checkpoint(task.id), to_json(checkpoint.to_json()))
-        # Also for a king that looks nowhere else for it.
+        # A king of another program reads the path from here alone.
         result = replace(result, checkpoint_path=str(services.places.checkpoint(task.id)))
     folders = general.workspaces.folders(task.id, inherited)
     left = general.work_left(task)

@@ -77,7 +77,7 @@ REFUSED_OF_FCNTL = (fcntl.F_SETLEASE, fcntl.F_SETOWN, fcntl.F_SETSIG, _F_SETOWN_
 REFUSED_OF_IOCTL = (_FIOSETOWN, _SIOCSPGRP)
 FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 """Of sockets, for the network, and for what asks the kernel about it. All others are refused: Unix sockets, those to
-the machine that runs this one (vsock), raw packets, and whatever else a kernel has."""
+the machine that runs this one (vsock), raw packets, and any other kind that a kernel has."""
 _SOCKET_KIND, _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0xF, 0, 1
 _ITSELF = 0
 _STEP = struct.Struct("=HBBI")
@@ -364,7 +364,7 @@ def _keep_mounts_private() -> bool:
 
 
 def _mount_root() -> bool:
-    """Make `/`, the root of a chroot, a mount point. Return whether it is one now; else nothing has changed."""
+    """Make `/`, the root of a chroot, a mount point. True if it is one now; otherwise nothing has changed."""
     try:
         root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

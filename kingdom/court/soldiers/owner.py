@@ -102,7 +102,7 @@ def plugin(found: Mapping[str, Path], name: str) -> Path | None:
 
 
 def git_identity(runtime: Mapping[str, Any]) -> str | None:
-    """Return a git configuration with the name and address that are configured, else with the owner's.
+    """Return a git configuration with the configured name and address, or with the owner's.
 
     None when none are configured, and the owner has none or does not bring them in.
     """

@@ -28,7 +28,7 @@ CACHE_TAG, TAG_BEGINS = "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f0688680
 FEW = 2000
 """Entries of a folder that are looked at within a turn."""
 SECONDS = 60.0
-"""For so long a child may search a workspace; what it could not finish is kept."""
+"""How long a child may search a workspace; one that it could not finish is kept."""
 LONGEST_REF = 4096
 _BRANCH = re.compile(r"ref: refs/heads/[\w./-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -43,7 +43,7 @@ def at_a_glance(workspace: Path, *, is_clone: bool) -> bool | None:
 
 
 def has_files(folder: Path, most: int | None = None) -> bool:
-    """Return whether there is any file in a folder that no tool makes again. What cannot be told counts as one."""
+    """Return whether a folder holds any file that no tool can make again. True if it cannot be read."""
     folders, seen = [folder], 0
     try:
         while folders:
@@ -68,7 +68,7 @@ def _is_cache(folder: Path) -> bool:
 
 
 def _has_objects(git: Path) -> bool:
-    """Return whether something was committed or staged in a clone: all else it shares with the mirror.
+    """Return whether anything was committed or staged in a clone: all other objects are the mirror's.
 
     A repository that is not as it was cloned counts as well, and so do submodules that were filled.
     """
@@ -112,7 +112,7 @@ def _line(path: Path) -> str:
 
 
 class Comparison:
-    """Git on the files of a workspace: with the mirror as its repository, and an index of ours."""
+    """Git on the files of a workspace: with the mirror as its repository and a separate index."""
 
     def __init__(self, mirror: Path, workspace: Path, index: Path, **variables: str) -> None:
         self._workspace, self._index = workspace, index
@@ -178,7 +178,7 @@ class Comparison:
 
 
 def remove_index(index: Path) -> None:
-    """Remove an index of ours, and the lock that a killed git has left."""
+    """Remove such an index, and the lock that a killed git has left."""
     for path in (index, index.with_name(f"{index.name}.lock")):
         path.unlink(missing_ok=True)
 
@@ -190,7 +190,7 @@ def is_work(path: Path) -> bool:
 
 
 def main(mirror: str, workspace: str, index: str) -> int:
-    """Return 0 when there is nothing to lose. Whatever else it ends with, the workspace is kept."""
+    """Return 0 when there is nothing to lose. With any other exit code the workspace is kept."""
     signal.signal(signal.SIGALRM, lambda *_: os.killpg(0, signal.SIGKILL))
     signal.alarm(int(SECONDS))
     end_with_parent(signal.SIGALRM)

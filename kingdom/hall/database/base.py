@@ -82,7 +82,7 @@ class Database(Protocol):
         """Return what `work` returns, which only reads."""
 
     def check(self) -> None:
-        """Return if it can be read and written now, else Unavailable, which says why."""
+        """Return if it can be read and written now. Unavailable, with the reason, if not."""
 
     def lost(self) -> str:
         """Return why what was stored is not there any more, "" when it is, or when that cannot be known now."""

@@ -30,7 +30,7 @@ LONGEST_AGENT = 200
 HISTORY_CUT = "History-Cut"
 """The header that names the last message that was deleted behind the cursor of who resumes."""
 NEEDED = ("database", "topics")
-"""Without these /health is red; what else is down shows in its details."""
+"""Without these /health is red; other parts that are down show in its details."""
 INVITE = inputs.or_none(inputs.text(*inputs.CODE))
 REGISTRATION: Mapping[str, inputs.Check] = {
     "email": inputs.email,

@@ -212,7 +212,7 @@ class Sockets:
         report: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
-        """`rate` is for messages, `calls` for what else a socket asks; `report` tells of defects."""
+        """`rate` is for messages, `calls` for a socket's other requests; `report` tells of defects."""
         #: Why messages are not taken now, or "".
         self.refuses = ""
         self.rate = rate

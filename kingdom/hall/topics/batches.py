@@ -304,7 +304,7 @@ class Line(NamedTuple):
     #: Of its event; of a surplus line that of the event before it.
     number: int
     data: bytes
-    #: How far it lies behind its file's last event; 0 for an event.
+    #: Its distance behind its file's last event; 0 for an event.
     surplus: int = 0
 
 

@@ -56,7 +56,7 @@ class Connection:
     timeout_ms: Milliseconds | None
     #: Whether answers are printed as JSON also on a terminal.
     json: bool = False
-    #: As which client to ask; None: a new one, whose answers nobody else gets.
+    #: The client to ask as; None: a new one, whose answers no other program gets.
     client_id: str | None = None
 
     @contextmanager

@@ -204,7 +204,7 @@ class Responses:
         folder = self._folder / client
         about = self._clients.get(client, {})
         make_folder(folder)
-        if about and os.lstat(folder).st_uid == os.geteuid():  # else somebody has given it to the client already
+        if about and os.lstat(folder).st_uid == os.geteuid():  # otherwise it was given to the client already
             os.chmod(folder, int(about["mode"], 8))
             _change_owner(folder, client, about)
 
