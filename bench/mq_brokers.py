@@ -18,6 +18,7 @@ from bench.figures import Row, row
 from bench.mq_mailbox import manager
 from bench.mq_peers import BACKLOG, Peer, surroundings, table
 from kingdom.mq.client import Client
+from tests.ports import free_port
 
 ABOUT = (
     f"The queue in another process, messages of 500 bytes, {BACKLOG:,} waiting before each measure. Ours speaks "
@@ -70,12 +71,6 @@ def serving(argv: list[str], port: int, *, user: str = "") -> Iterator[int]:
     finally:
         process.terminate()
         process.wait(15)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def beanstalkd(folder: Path) -> Any:

@@ -8,7 +8,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -21,6 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.certificates import Certified
+from tests.ports import free_port
 from tests.waiting import SOON, wait_until
 
 HERE = Path(__file__).parent
@@ -134,7 +134,7 @@ class Brokers:
         self._tls = tls
         self._folder = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        ports = _free_ports(3 * nodes)
+        ports = [free_port() for _ in range(3 * nodes)]
         self._ports, self._controllers, self._guarded = ports[:nodes], ports[nodes : 2 * nodes], ports[2 * nodes :]
         self._format()
 
@@ -249,11 +249,3 @@ def _cluster_id() -> str:
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [opened.getsockname()[1] for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports

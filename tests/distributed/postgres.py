@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 
 from tests.certificates import Certified
 from tests.distributed.kafka import Missing
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 START_SECONDS = 60.0
@@ -58,8 +58,7 @@ class Postgres:
             owner = next((name for name in ("postgres", "nobody") if _is_user(name)), "")
             shutil.chown(folder, owner)
             self._as = {"user": owner, "group": pwd.getpwnam(owner).pw_gid, "extra_groups": []}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         make = [self._programs / "initdb", "-D", folder / "data", "-U", "hall", "-A", "trust", "-E", "UTF8"]
         subprocess.run([*map(str, make), "--no-sync"], check=True, capture_output=True, cwd=folder, **self._as)

@@ -13,7 +13,8 @@ from tests.distributed.postgres import Postgres, running_postgres
 from tests.faults import trees
 from tests.faults.hall import campaign
 from tests.faults.oracle import Figure
-from tests.hall.gateway.halls import Hall, free_port
+from tests.hall.gateway.halls import Hall
+from tests.ports import free_port
 
 QUICK = campaign.Plan(messages=400, talking=20.0, seconds=240.0, most_kills=6)
 PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=1800.0, most_kills=40) if trees.CAMPAIGN else QUICK

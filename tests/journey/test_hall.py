@@ -14,10 +14,11 @@ import requests
 from kingdom.hall.database.own_rooms import THRONE_ROOM
 from tests.faults import trees
 from tests.faults.oracle import Figure
-from tests.hall.gateway.halls import PASSWORD, SECONDS, Person, free_port
+from tests.hall.gateway.halls import PASSWORD, SECONDS, Person
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.journey.test_slack import ASKS_THEN_DONE
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 ROLES = ("gateway", "worker", "envoy")

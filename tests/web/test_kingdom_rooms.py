@@ -11,10 +11,11 @@ import requests
 from playwright.sync_api import Browser, expect
 
 from tests.faults.oracle import Figure
-from tests.hall.gateway.halls import PASSWORD, SECONDS, Person, free_port
+from tests.hall.gateway.halls import PASSWORD, SECONDS, Person
 from tests.journey.conftest import founded
 from tests.journey.kingdoms import Kingdom
 from tests.journey.test_hall import asked, check_one_answer, owner
+from tests.ports import free_port
 from tests.web.screens import Screen
 
 TASK = "task-20260207-001"

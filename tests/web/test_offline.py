@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from kingdom.hall.topics.names import MESSAGES
-from tests.hall.gateway.halls import Hall, free_port
+from tests.hall.gateway.halls import Hall
+from tests.ports import free_port
 from tests.web.conftest import run_hall
 from tests.web.screens import Screens, pair, write
 

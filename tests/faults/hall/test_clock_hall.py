@@ -10,7 +10,8 @@ from tests.faults import trees
 from tests.faults.hall import campaign
 from tests.faults.mailbox.test_kills import HOUR, SetClock
 from tests.faults.oracle import Figure
-from tests.hall.gateway.halls import CHECKOUT, OPEN, Hall, free_port
+from tests.hall.gateway.halls import CHECKOUT, OPEN, Hall
+from tests.ports import free_port
 
 QUICK = campaign.Plan(messages=40, talking=1.5, seconds=150.0, most_kills=6, clients=10, rooms=3)
 PLAN = campaign.Plan(messages=2_000, talking=60.0, seconds=600.0, most_kills=60) if trees.CAMPAIGN else QUICK

@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.faults import trees
 from tests.faults.hall import campaign
 from tests.faults.oracle import Figure
-from tests.hall.gateway.halls import Hall, free_port
+from tests.hall.gateway.halls import Hall
+from tests.ports import free_port
 
 QUICK = campaign.Plan(messages=80, talking=2.0, seconds=150.0, most_kills=4)
 PLAN = campaign.Plan(messages=10_000, talking=60.0, seconds=1800.0, most_kills=60) if trees.CAMPAIGN else QUICK

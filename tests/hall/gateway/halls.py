@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -138,12 +137,6 @@ def two_gateways(config: Mapping[str, Any], system: Mapping[str, Any] | None = N
     both = {"port": 0, "instances": {"gateway": {"b": 0}}, **config}
     with running("gateway", "gateway-b", "worker", config=both, system=system) as hall:
         yield hall, hall.urls["gateway-b"]
-
-
-def free_port() -> int:
-    """Return a free port, for a gateway that restarts on the same port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def _text(path: Path) -> str:

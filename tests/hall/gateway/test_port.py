@@ -12,12 +12,13 @@ from kingdom.hall import ports
 from kingdom.hall.gateway.frames import PortTaken
 from kingdom.hall.gateway.job import GatewayJob
 from tests.fixtures import Clock, services
+from tests.ports import free_port
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_taken_port_is_told_until_it_is_free(home: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         given = services(home, "gateway", Clock(), hall={"port": port})
         given.places.own("gateway").mkdir(exist_ok=True)
         (given.places.own("gateway") / "address").write_text("http://127.0.0.1:1\n")  # left by a kill
@@ -37,9 +38,8 @@ def test_a_taken_port_is_told_until_it_is_free(home: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def first_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system gives the port at which gateways begin to look."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        monkeypatch.setattr(ports, "FIRST", free.getsockname()[1])
+    """No other test's gateways begin to look at the same port."""
+    monkeypatch.setattr(ports, "FIRST", free_port())
 
 
 @contextmanager

@@ -20,7 +20,8 @@ import requests
 import socketio
 
 from tests.certificates import certified
-from tests.hall.gateway.halls import CHECKOUT, OPEN, PASSWORD, SECONDS, free_port, running
+from tests.hall.gateway.halls import CHECKOUT, OPEN, PASSWORD, SECONDS, running
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,9 @@ def nginx(folder: Path, port: int, gateway: int) -> list[str]:
 def caddy(folder: Path, port: int, gateway: int) -> list[str]:
     given = recipe("caddy").replace("chat.example.org {", f"localhost {{\n    tls {folder}/own.pem {folder}/own.key")
     given = given.replace("127.0.0.1:7700", f"127.0.0.1:{gateway}")
-    options = f"{{\n    admin off\n    https_port {port}\n    auto_https disable_redirects\n}}\n"
+    options = (
+        f"{{\n    admin off\n    https_port {port}\n    default_bind 127.0.0.1\n    auto_https disable_redirects\n}}\n"
+    )
     (folder / "Caddyfile").write_text(options + given)
     return ["caddy", "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
 

@@ -15,7 +15,8 @@ from kingdom.base.disk.atomic import Disk
 from kingdom.court.upkeep import backup
 from kingdom.hall.database.ids import new_uuid
 from kingdom.hall.gateway.tokens import Tokens
-from tests.hall.gateway.halls import OPEN, SECONDS, Hall, Person, free_port, running
+from tests.hall.gateway.halls import OPEN, SECONDS, Hall, Person, running
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
