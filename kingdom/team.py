@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from kingdom.base import tables
 from kingdom.base.errors import KingdomError
-from kingdom.base.runtime import tables
 from kingdom.base.words import one_line
 from kingdom.council.team import AGENTS
 from kingdom.council.team.context import Context

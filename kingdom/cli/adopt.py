@@ -19,9 +19,10 @@ from kingdom.base.errors import BadHome, Exit, KingdomError, NoSuchThing
 from kingdom.base.home import config, manifests
 from kingdom.base.home.places import Places, check_name, find_data
 from kingdom.base.home.states import MOVES
+from kingdom.base.program import home
 from kingdom.base.records import foreign, heartbeats
 from kingdom.base.words import count, one_line
-from kingdom.cli import home, packages
+from kingdom.cli import packages
 from kingdom.court.steward.base import launching
 
 PETITIONING = "petitioning"

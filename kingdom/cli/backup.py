@@ -14,9 +14,10 @@ import click
 from kingdom.base.disk.atomic import Disk, is_there, make_folder
 from kingdom.base.errors import BadHome, Usage
 from kingdom.base.home.places import Places, find_home
+from kingdom.base.program import home
+from kingdom.base.program.home import WRITER
 from kingdom.base.times import stamp
-from kingdom.cli import fsck, home
-from kingdom.cli.home import WRITER
+from kingdom.cli import fsck
 from kingdom.cli.init import holds_something_else
 from kingdom.court.steward.base import launching
 from kingdom.court.upkeep import backup as archives

@@ -1,20 +1,16 @@
-"""The group of all commands of `kingdom`, and how one of click's commands is run: its complaints become our errors."""
+"""The group of all commands of `kingdom`."""
 
 from __future__ import annotations
 
-import math
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kingdom import __version__
-from kingdom.base.errors import Exit, Usage
+from kingdom.base import tables
+from kingdom.base.errors import Usage
 from kingdom.base.home.places import Places
-from kingdom.base.runtime import tables
 from kingdom.base.words import closest
 from kingdom.cli import COMMANDS
 
@@ -38,16 +34,6 @@ class Commands(click.Group):
             hint = closest(args[0], list(COMMANDS)) or "; `kingdom --help` lists them"
             raise Usage(message=f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
-
-
-class Finite(click.FloatRange):
-    """A number within a range; neither nan nor inf."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number", param, ctx)
-        return number
 
 
 @click.group(
@@ -84,30 +70,3 @@ def _set_home(named: str | None) -> None:
     os.environ.pop("KINGDOM_HOME", None)
     if named is not None:
         os.environ["KINGDOM_HOME"] = named
-
-
-def call(program: str, command: click.Command, arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code; Usage for arguments that it does not take."""
-    try:
-        code = command.main(args=list(arguments), prog_name=program, standalone_mode=False)
-        return code if isinstance(code, int) else Exit.DONE
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
-        return Exit.USAGE
-    except click.ClickException as error:
-        raise Usage(message=_sentence(_called(program, command, arguments), error)) from None
-    except click.Abort:
-        raise KeyboardInterrupt from None
-
-
-def _called(program: str, command: click.Command, arguments: Sequence[str]) -> str:
-    """Return the program with the name of the command that was called, if it has one of that name."""
-    known = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else []
-    name = next((word for word in arguments if word in known), "")
-    return f"{program} {name}".rstrip()
-
-
-def _sentence(program: str, error: click.ClickException) -> str:
-    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else program
-    said = error.format_message().rstrip(".")
-    return f"{said}{'' if said.endswith('?') else '.'} `{path} --help` shows how."

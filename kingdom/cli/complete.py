@@ -11,8 +11,8 @@ import click
 from kingdom.base.errors import KingdomError
 from kingdom.base.home.places import Places
 from kingdom.base.home.states import MOVES
+from kingdom.base.program import home
 from kingdom.base.records import notes
-from kingdom.cli import home
 from kingdom.cli.queue_files import ids_of
 
 MOST = 50

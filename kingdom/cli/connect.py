@@ -11,8 +11,9 @@ from kingdom.base.disk.codec import LARGEST, read_bytes
 from kingdom.base.errors import BadInput, Exit, KingdomError
 from kingdom.base.home import dotenv
 from kingdom.base.home.places import Places
+from kingdom.base.program import home
 from kingdom.base.words import one_line, table
-from kingdom.cli import complete, home, services
+from kingdom.cli import complete, services
 from kingdom.court.connections.base import Needed, Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
 
 LONGEST_VALUE = 4096

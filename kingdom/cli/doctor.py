@@ -24,11 +24,12 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadConfig, BadHome, Exit, KingdomError, LauncherError
 from kingdom.base.home import config, dotenv, manifests, roster, team
 from kingdom.base.home.places import Places, find_schema
+from kingdom.base.program import as_json, home, screen
+from kingdom.base.program.screen import Line, Part, Section
 from kingdom.base.records import kept
 from kingdom.base.runtime.processes import all_pids, stat_fields
 from kingdom.base.words import DAY, count, one_line
-from kingdom.cli import as_json, engine_services, home, machine, screen, services
-from kingdom.cli.screen import Line, Part, Section
+from kingdom.cli import engine_services, machine, services
 from kingdom.court import picture
 from kingdom.court.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
 from kingdom.court.rules.gate import Work

@@ -9,10 +9,11 @@ import click
 from kingdom.base.disk.codec import LARGEST, parse_json
 from kingdom.base.errors import BadInput, BadMessage, Exit, Usage
 from kingdom.base.home import schemas
+from kingdom.base.program import home
+from kingdom.base.program.call import Finite
 from kingdom.base.records.messages import Event
 from kingdom.base.times import stamp
-from kingdom.cli import home, say
-from kingdom.cli.commands import Finite
+from kingdom.cli import say
 
 SOURCE = "cli"
 

@@ -13,8 +13,9 @@ from kingdom.base.errors import Exit
 from kingdom.base.home.places import Places
 from kingdom.base.home.roster import desired_state
 from kingdom.base.log import as_json
+from kingdom.base.program import home
 from kingdom.base.runtime import systemd
-from kingdom.cli import home, launchers
+from kingdom.cli import launchers
 from kingdom.cli.logs import Tail
 
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

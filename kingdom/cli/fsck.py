@@ -11,9 +11,10 @@ import click
 from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import Exit, Usage
 from kingdom.base.home.places import Places
+from kingdom.base.program import as_json, home
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.words import count, one_line
-from kingdom.cli import as_json, fsck_stores, home
+from kingdom.cli import fsck_stores
 from kingdom.court.steward.base import launching
 from kingdom.court.upkeep import fsck as upkeep
 from kingdom.court.upkeep.checks import CHECKS

@@ -11,8 +11,8 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, KingdomError
 from kingdom.base.home import config, dotenv
 from kingdom.base.home.places import Places
+from kingdom.base.program import home
 from kingdom.base.words import count
-from kingdom.cli import home
 from kingdom.court.upkeep.fsck import Finding
 
 TOPIC_RULE = "The files of a topic follow each other without a gap, and no group is ahead of them."

@@ -9,9 +9,10 @@ import click
 from kingdom.base.errors import Exit
 from kingdom.base.home import manifests
 from kingdom.base.home.manifests import Manifest
+from kingdom.base.program import as_json, home
 from kingdom.base.records.lookup import Found
 from kingdom.base.words import count, one_line, table
-from kingdom.cli import as_json, complete, home, launchers, new_general, packages
+from kingdom.cli import complete, launchers, new_general, packages
 from kingdom.cli.queue_files import newest
 
 

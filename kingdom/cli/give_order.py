@@ -9,11 +9,11 @@ from kingdom.base.disk.codec import read_json_or, to_json
 from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import Collision, Exit, TookTooLong
 from kingdom.base.home.places import Places, check_name
+from kingdom.base.program import home
 from kingdom.base.records.messages import Order
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.times import stamp
 from kingdom.base.words import printable
-from kingdom.cli import home
 
 ANSWER_SECONDS = 30.0
 LOOK_SECONDS = 0.5

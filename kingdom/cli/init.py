@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from kingdom.base.disk.atomic import Disk, is_there, make_folder
 from kingdom.base.errors import BadHome, Usage
 from kingdom.base.home.places import Places, find_codec, find_data
-from kingdom.cli import home, packages, shipped
+from kingdom.base.program import home
+from kingdom.cli import packages, shipped
 from kingdom.court.steward.base import launching
 from kingdom.court.upkeep import versions
 

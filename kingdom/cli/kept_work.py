@@ -20,13 +20,14 @@ from kingdom.base.disk.codec import text_of
 from kingdom.base.errors import BadFile, NoSuchThing
 from kingdom.base.home import config
 from kingdom.base.home.places import Places
+from kingdom.base.program import as_json, home, screen
+from kingdom.base.program.screen import Column, Line, Section, Table
 from kingdom.base.records import kept
 from kingdom.base.records.kept import Kept
 from kingdom.base.times import stamp
 from kingdom.base.words import DAY, count, duration, one_line, printable
-from kingdom.cli import as_json, complete, home, screen
+from kingdom.cli import complete
 from kingdom.cli.queue_files import find_typed
-from kingdom.cli.screen import Column, Line, Section, Table
 from kingdom.court.soldiers import work
 from kingdom.court.soldiers.work import Comparison
 

@@ -14,11 +14,11 @@ from kingdom.base.errors import Exit, LauncherError, NotRunning
 from kingdom.base.home import manifests
 from kingdom.base.home.places import Places
 from kingdom.base.home.roster import ROLES, RoleRow, desired_state, with_needed
+from kingdom.base.program import home
 from kingdom.base.records import heartbeats
 from kingdom.base.runtime.processes import send, start_and_work, started_at
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.words import one_line
-from kingdom.cli import home
 from kingdom.court.soldiers.disk_space import why_full
 from kingdom.court.steward import STEWARDS, pick
 from kingdom.court.steward.base import Steward

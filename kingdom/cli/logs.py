@@ -13,9 +13,10 @@ import click
 from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import LauncherError, NoSuchThing, NotRunning, Usage
 from kingdom.base.home.places import Places
+from kingdom.base.program import home
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.words import closest, printable
-from kingdom.cli import complete, home
+from kingdom.cli import complete
 
 LOOK_SECONDS = 0.2
 BLOCK = 1 << 16

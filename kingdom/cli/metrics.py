@@ -9,7 +9,8 @@ import click
 
 from kingdom.base.disk.codec import read_json_or
 from kingdom.base.home import config
-from kingdom.cli import home, money
+from kingdom.base.program import home
+from kingdom.cli import money
 from kingdom.court import picture
 from kingdom.court.upkeep.metrics import Figures, render
 

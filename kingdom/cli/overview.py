@@ -9,10 +9,10 @@ from typing import Any
 from kingdom.base.errors import Exit
 from kingdom.base.home import roster
 from kingdom.base.home.places import Places
+from kingdom.base.program import as_json, home, screen
+from kingdom.base.program.screen import Column, Line, Part, Section, Table
 from kingdom.base.times import rests_until
 from kingdom.base.words import STATES, count, duration, one_line, time_apart
-from kingdom.cli import as_json, home, screen
-from kingdom.cli.screen import Column, Line, Part, Section, Table
 from kingdom.court import picture
 from kingdom.court.picture import Picture, RoleView
 from kingdom.court.soldiers.disk_space import why_full

@@ -16,8 +16,9 @@ from kingdom.base.home import config, dotenv, manifests
 from kingdom.base.home.config import Config
 from kingdom.base.home.manifests import Manifest
 from kingdom.base.home.places import PROGRAM, Places, find_data
+from kingdom.base.program import home
 from kingdom.base.words import closest
-from kingdom.cli import home, new_general
+from kingdom.cli import new_general
 from kingdom.court.soldiers import agents, prepare
 from kingdom.court.soldiers.engines.base import NeedsSetUp
 

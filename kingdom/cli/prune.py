@@ -13,9 +13,9 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import TookTooLong
 from kingdom.base.home import config
 from kingdom.base.home.places import Places
+from kingdom.base.program import as_json, home
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.words import count, table
-from kingdom.cli import as_json, home
 from kingdom.court.soldiers.cleanup import remove_tree
 from kingdom.court.steward.base import launching
 from kingdom.court.upkeep.retention import Cleaning, Deleter

@@ -19,14 +19,15 @@ from kingdom.base.durations import in_ms
 from kingdom.base.errors import BadFile, NoSuchThing, Usage
 from kingdom.base.home.places import Places, find_schema
 from kingdom.base.home.states import MOVES
+from kingdom.base.program import as_json, home, screen
+from kingdom.base.program.screen import Column, Part, Section, Table
 from kingdom.base.records import kept, notes
 from kingdom.base.records.lookup import Found, find
 from kingdom.base.times import moment
 from kingdom.base.words import duration, one_line, printable, time_apart
-from kingdom.cli import as_json, complete, give_order, home, screen
+from kingdom.cli import complete, give_order
 from kingdom.cli.kept_work import show_work
 from kingdom.cli.queue_files import find_typed, ids_of, newest, reason
-from kingdom.cli.screen import Column, Part, Section, Table
 from kingdom.court.rules.routing import candidates
 
 SHOWN = 20

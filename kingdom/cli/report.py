@@ -15,11 +15,12 @@ import click
 from kingdom.base.disk.codec import read_json_or
 from kingdom.base.errors import BadName
 from kingdom.base.home.places import Places
+from kingdom.base.program import as_json, home
+from kingdom.base.program.call import Finite
 from kingdom.base.records import notes
 from kingdom.base.records.lookup import Found
 from kingdom.base.words import count, duration, one_line, table
-from kingdom.cli import as_json, home, money
-from kingdom.cli.commands import Finite
+from kingdom.cli import money
 from kingdom.cli.queue_files import newest
 from kingdom.cli.queues import since_then
 

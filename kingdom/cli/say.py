@@ -14,15 +14,16 @@ import click
 from kingdom.base.disk.codec import LARGEST, read_json_or, to_json
 from kingdom.base.errors import BadInput, BadName, Collision, Exit, NoSuchThing, NotRunning, TookTooLong, Usage
 from kingdom.base.home.places import Places
+from kingdom.base.program import home
+from kingdom.base.program.as_json import line
+from kingdom.base.program.call import Finite
 from kingdom.base.records import notes
 from kingdom.base.records.lookup import find, leading_back, task_id_of
 from kingdom.base.records.messages import FAILURES, Event, code_of
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.times import stamp
 from kingdom.base.words import printable
-from kingdom.cli import complete, home
-from kingdom.cli.as_json import line
-from kingdom.cli.commands import Finite
+from kingdom.cli import complete
 
 CHANNEL = "console"
 QUIET_SECONDS = 5.0

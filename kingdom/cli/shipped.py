@@ -14,7 +14,8 @@ from pathlib import Path
 
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.home.places import Places, find_data
-from kingdom.cli import home, packages
+from kingdom.base.program import home
+from kingdom.cli import packages
 
 
 def update(places: Places, disk: Disk) -> list[str]:

@@ -15,9 +15,10 @@ from kingdom.base.errors import Exit, NoSuchThing, TookTooLong
 from kingdom.base.home import config, manifests, roster
 from kingdom.base.home.places import Places, find_data, find_home
 from kingdom.base.home.roster import ROLES, RoleRow, desired_state
+from kingdom.base.program import home
 from kingdom.base.records import notes
 from kingdom.base.words import STATES, closest, count, one_line, table
-from kingdom.cli import complete, home, launchers
+from kingdom.cli import complete, launchers
 from kingdom.cli.init import furnish
 from kingdom.court import picture
 from kingdom.court.soldiers.handle import SoldierHandle

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kingdom.base.program import home, screen
 from kingdom.base.runtime.wake import Waker
-from kingdom.cli import home, overview, screen
+from kingdom.cli import overview
 from kingdom.cli.overview import json_line, look, sections
 
 WATCH_SECONDS = 1.0

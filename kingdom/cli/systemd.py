@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
+from kingdom.base.program import home
 from kingdom.base.words import printable
-from kingdom.cli import home
 
 UNIT = """\
 [Unit]

@@ -17,13 +17,15 @@ from kingdom.base.errors import BadName, NoSuchThing
 from kingdom.base.home import manifests
 from kingdom.base.home.places import Places
 from kingdom.base.home.states import MOVES
+from kingdom.base.program import as_json, home, screen
+from kingdom.base.program.screen import Line, Part, Section
+from kingdom.base.program.story import Detail
 from kingdom.base.records import notes
 from kingdom.base.records.lookup import Found, find, leading_back, task_id_of
 from kingdom.base.times import clock_of, moment, stamp
 from kingdom.base.words import one_line
-from kingdom.cli import as_json, complete, home, screen
+from kingdom.cli import complete
 from kingdom.cli.queue_files import find_typed, newest, reason
-from kingdom.cli.screen import Line, Part, Section
 from kingdom.court.reasons import Reasons, valid_event
 from kingdom.court.rules import routing
 from kingdom.court.soldiers import results
@@ -32,21 +34,13 @@ IDS = ("events", "tasks", "messages", "orders")
 
 
 @dataclass(frozen=True)
-class Detail:
-    """One more line about a file, and when that was."""
-
-    text: str
-    at: float | None
-
-
-@dataclass(frozen=True)
-class Story:
+class FileStory:
     """The text about one file, and about what it led to."""
 
     found: Found
     sentence: str
     details: list[Detail] = field(default_factory=list)
-    followed_by: list[Story] = field(default_factory=list)
+    followed_by: list[FileStory] = field(default_factory=list)
 
     @property
     def at(self) -> float | None:
@@ -169,29 +163,29 @@ def _is_stuck(places: Places, message: Found) -> bool:
     return bool(message.get("tries")) or _reasons(places).keeps_messages() is not None
 
 
-def _story(places: Places, found: Found) -> Story:
+def _story(places: Places, found: Found) -> FileStory:
     if found.state == "dead":
         why = one_line(reason(found), 300)
-        return Story(found, f"{one_line(found.id)} could not be used and lies in {found.where}: {why}")
+        return FileStory(found, f"{one_line(found.id)} could not be used and lies in {found.where}: {why}")
     if not found.content:
-        return Story(found, f"{one_line(found.id)} lies in {found.where}, and its file cannot be read")
+        return FileStory(found, f"{one_line(found.id)} lies in {found.where}, and its file cannot be read")
     return STORIES[found.kind](places, found)
 
 
-def _event(places: Places, found: Found) -> Story:
+def _event(places: Places, found: Found) -> FileStory:
     payload = found.get("payload") or {}
     text, headline = payload.get("text"), payload.get("headline")
     said = f", about {one_line(headline, 60)!r}" if headline else f", saying {one_line(text, 60)!r}" if text else ""
     what = f"{found.id} is a {one_line(found.get('type'))} from {one_line(found.get('source'))}{said}"
     if found.state == "pending":
-        return Story(found, f"{what}; it waits: {_reasons(places).of_event(found)}", _now(_rules(places, found)))
+        return FileStory(found, f"{what}; it waits: {_reasons(places).of_event(found)}", _now(_rules(places, found)))
     if found.get("status") == "discarded":
         details = _of_the_unclaimed(places, found) if found.get("discarded_code") == "unclaimed" else []
-        return Story(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", details)
+        return FileStory(found, f"{what}; it was discarded: {one_line(found.get('discarded_reason'), 300)}", details)
     ended = f": {one_line(found.get('discarded_reason'), 300)}" if found.get("discarded_reason") else ""
     is_now = f"{what}; it is {_ended(found) or found.state}{ended}, in {found.where}"
     task = _followers(places, task_id_of(places, found), "tasks")
-    return Story(found, is_now, [], task or _messages(places, found))
+    return FileStory(found, is_now, [], task or _messages(places, found))
 
 
 def _of_the_unclaimed(places: Places, found: Found) -> list[Detail]:
@@ -230,10 +224,10 @@ def _rules(places: Places, found: Found) -> list[str]:
     return [f"rule tried: {rule}" for rule in table.tried(event)]
 
 
-def _task(places: Places, found: Found) -> Story:
+def _task(places: Places, found: Found) -> FileStory:
     what = f"{found.id} is a task of {one_line(found.get('target_general'))} ({one_line(found.get('type'))})"
     came = [f"it came from {one_line(found.get('event_id'))}"] if found.get("event_id") else []
-    story = Story(found, what)
+    story = FileStory(found, what)
     origin = _at(story.at, came)
     messages = _of_its_event(places, found) + (_messages(places, found) or _not_noted(places, found))
     if found.state == "completed":
@@ -292,7 +286,7 @@ def _answered(places: Places, task: str) -> Iterator[str]:
     yield f"it was answered by {one_line(answer) or 'somebody'}{goes_on}"
 
 
-def _of_its_event(places: Places, task: Found) -> list[Story]:
+def _of_its_event(places: Places, task: Found) -> list[FileStory]:
     """Return the messages that the task's event led to before there was a task."""
     try:
         return _messages(places, find(places, str(task.get("event_id")), ("events",)))
@@ -300,33 +294,35 @@ def _of_its_event(places: Places, task: Found) -> list[Story]:
         return []
 
 
-def _message(places: Places, found: Found) -> Story:
+def _message(places: Places, found: Found) -> FileStory:
     what = f"{found.id} ({one_line(found.get('type'))}): {one_line(found.get('content'), 80)!r}"
     if found.state == "sent":
         posted = found.get("posted") or {}
-        return Story(found, f"{what} was sent on {one_line(posted.get('channel'))}, in {one_line(posted.get('room'))}")
+        return FileStory(
+            found, f"{what} was sent on {one_line(posted.get('channel'))}, in {one_line(posted.get('room'))}"
+        )
     refusals = f", refused {found.get('tries')} times: {one_line(found.get('refused_because'), 200)}"
     tries = refusals if found.get("tries") else ""
     if found.state == "failed":
         again = f"`{home.command()} queue requeue {found.id}` sends it again"
-        return Story(found, f"{what} was not sent{tries}; {again}")
+        return FileStory(found, f"{what} was not sent{tries}; {again}")
     if why := _reasons(places).keeps_messages():
-        return Story(found, f"{what} waits: {why}")
-    return Story(found, f"{what} waits for the envoy{tries}")
+        return FileStory(found, f"{what} waits: {why}")
+    return FileStory(found, f"{what} waits for the envoy{tries}")
 
 
-def _order(places: Places, found: Found) -> Story:
+def _order(places: Places, found: Found) -> FileStory:
     what = (
         f"{found.id}: {one_line(found.get('action'))} {one_line(found.get('target'))}, by {one_line(found.get('by'))}"
     )
-    return Story(found, f"{what}: {one_line(found.get('outcome') or 'the king has not come to it yet')}")
+    return FileStory(found, f"{what}: {one_line(found.get('outcome') or 'the king has not come to it yet')}")
 
 
-def _messages(places: Places, found: Found) -> list[Story]:
+def _messages(places: Places, found: Found) -> list[FileStory]:
     return [story for message in _message_ids(found) for story in _followers(places, message, "messages")]
 
 
-def _not_noted(places: Places, task: Found) -> list[Story]:
+def _not_noted(places: Places, task: Found) -> list[FileStory]:
     """Return the messages about a task in which another program's king has noted none: they are searched for."""
     if task.get("letters"):
         return []
@@ -339,7 +335,7 @@ def _message_ids(found: Found) -> list[str]:
     return [str(message) for message in noted.values()] if isinstance(noted, dict) else []
 
 
-def _followers(places: Places, name: object, kind: str) -> list[Story]:
+def _followers(places: Places, name: object, kind: str) -> list[FileStory]:
     """Return the story of what a file led to; nothing when that is no longer kept or not yet made."""
     if not isinstance(name, str):
         return []

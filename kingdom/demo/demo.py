@@ -19,9 +19,10 @@ import click
 
 from kingdom.base.errors import Exit, KingdomError, TookTooLong
 from kingdom.base.home.places import Places
+from kingdom.base.program import screen
+from kingdom.base.program.screen import Column, Line, Part, Section, Table
 from kingdom.base.words import one_line
-from kingdom.cli import launchers, machine, screen
-from kingdom.cli.screen import Column, Line, Part, Section, Table
+from kingdom.cli import launchers, machine
 from kingdom.demo.demo_story import (
     EVENT_OF_TICKET,
     STORY,

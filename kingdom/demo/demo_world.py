@@ -18,7 +18,8 @@ from typing import Any, Self
 
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.home.places import Places, find_data
-from kingdom.cli import home, packages
+from kingdom.base.program import home
+from kingdom.cli import packages
 from kingdom.cli.init import furnish
 from kingdom.demo.standins import github, jira
 from kingdom.demo.standins.anthropic import Anthropic

@@ -10,7 +10,7 @@ the grammar of a message's name, `message_format` that of its body; `calls` spel
 
 from typing import TYPE_CHECKING, Any
 
-from kingdom.base.runtime.tables import load
+from kingdom.base.tables import load
 
 if TYPE_CHECKING:
     from kingdom.mq.client import Client as Client

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from kingdom.base import tables
 from kingdom.base.disk.lock import Lock
-from kingdom.base.runtime import tables
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import MOST_CHANGES, Budget
 from kingdom.mq.dead_letters import DeadLetters

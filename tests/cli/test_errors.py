@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from kingdom.base.program.run import run
 from kingdom.cli import COMMANDS
-from kingdom.cli.main import run
 from tests.cli.conftest import Terminal
 
 COMPLAINTS: list[tuple[tuple[str, ...], int, str]] = [

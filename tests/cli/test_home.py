@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.base.home.places import Places, find_data
-from kingdom.cli import home as commands
+from kingdom.base.program import home as commands
 from kingdom.cli import init
 from kingdom.cli.packages import DEFAULTS
 from tests.cli.conftest import Terminal

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.cli import home
+from kingdom.base.program import home
 from tests.cli.conftest import Terminal
 from tests.fixtures import write
 

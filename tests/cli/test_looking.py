@@ -20,10 +20,11 @@ from kingdom.base.disk.lock import Lock
 from kingdom.base.errors import BadConfig, TookTooLong
 from kingdom.base.home.code import installed_code
 from kingdom.base.home.places import Places
+from kingdom.base.program import home
 from kingdom.base.records import notes, refusals
 from kingdom.base.times import stamp
 from kingdom.base.words import duration, one_line, printable, table
-from kingdom.cli import home, overview, say
+from kingdom.cli import overview, say
 from kingdom.cli.main import main
 from kingdom.court.reasons import Reasons
 from kingdom.court.soldiers import disk_space

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base.program import screen
+from kingdom.base.program.screen import Column, Line, Part, Section, Table, Window
 from kingdom.base.times import stamp
 from kingdom.base.words import width
-from kingdom.cli import screen
-from kingdom.cli.screen import Column, Line, Part, Section, Table, Window
 from tests.cli.conftest import Terminal
 from tests.waiting import SOON, wait_until
 

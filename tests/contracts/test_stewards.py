@@ -15,10 +15,10 @@ from typing import Protocol
 
 import pytest
 
+from kingdom.base import tables
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.errors import LauncherError
 from kingdom.base.home.places import Places
-from kingdom.base.runtime import tables
 from kingdom.base.runtime.processes import started_at
 from kingdom.court.steward import STEWARDS, pick
 from kingdom.court.steward.base import RoleStatus, Steward, Timeouts

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from kingdom.base import tables
 from kingdom.base.errors import BadConfig
 from kingdom.base.home import config, schemas
 from kingdom.base.home.places import Places
-from kingdom.base.runtime import tables
 from kingdom.court.sentinel.watchers import WATCHERS
 from kingdom.demo.standins.github import GitHub
 from kingdom.demo.standins.jira import Jira

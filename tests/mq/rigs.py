@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.base.disk.atomic import Durability
-from kingdom.base.runtime.tables import load
+from kingdom.base.tables import load
 from kingdom.mq.engine import Engine
 from kingdom.mq.message_format import Draft
 from kingdom.mq.names import Ids

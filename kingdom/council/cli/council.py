@@ -17,15 +17,16 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, BadInput, Exit, NoSuchThing, NotRunning
 from kingdom.base.home import roster, team
 from kingdom.base.home.places import Places
+from kingdom.base.program import as_json, home, screen
+from kingdom.base.program.call import Finite
+from kingdom.base.program.screen import Column, Line, Section
+from kingdom.base.program.screen import Table as Grid
 from kingdom.base.records.lookup import find
 from kingdom.base.records.messages import Event
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.times import stamp
 from kingdom.base.words import count, duration, one_line
-from kingdom.cli import as_json, home, say, screen
-from kingdom.cli.commands import Finite
-from kingdom.cli.screen import Column, Line, Section
-from kingdom.cli.screen import Table as Grid
+from kingdom.cli import say
 from kingdom.council.cli.council_dead_letters import dlq, letters, messages_in
 from kingdom.council.cli.council_thread import agents_of, needs_yes, roots_of, rows_of_thread, tree, waiting_rows
 

@@ -16,9 +16,9 @@ from kingdom.base.disk.atomic import Disk, is_there, make_folder
 from kingdom.base.disk.codec import read_bytes
 from kingdom.base.errors import BadFile, BadInput, BadMessage, Collision, Exit, KingdomError, NoSuchThing
 from kingdom.base.home.places import Places, check_name
+from kingdom.base.program import as_json, home
 from kingdom.base.records.council import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body
 from kingdom.base.words import count, one_line, table, time_apart
-from kingdom.cli import as_json, home
 from kingdom.council import mime
 
 ENDING, ORIGINAL = ".mime", ".original"

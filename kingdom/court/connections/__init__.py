@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kingdom.base import tables
 from kingdom.base.errors import NoSuchThing
-from kingdom.base.runtime import tables
 from kingdom.base.words import closest
 from kingdom.court.connections.base import Service
 

@@ -7,11 +7,11 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
+from kingdom.base import tables
 from kingdom.base.disk.json_file import JsonFile
 from kingdom.base.errors import BadInput
 from kingdom.base.home import schemas
 from kingdom.base.records.messages import Event
-from kingdom.base.runtime import tables
 from kingdom.base.runtime.processes import give_back_memory
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import moment, stamp

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kingdom.base import tables
 from kingdom.base.errors import LauncherError
 from kingdom.base.home.places import Places
-from kingdom.base.runtime import tables
 from kingdom.court.steward.base import TIMEOUTS, Steward, Timeouts, last_used
 
 STEWARDS = {

@@ -15,10 +15,10 @@ import click
 from kingdom.base.errors import BadInput, Exit, KingdomError, NoSuchThing, TookTooLong
 from kingdom.base.home import config, dotenv
 from kingdom.base.home.places import Places
+from kingdom.base.program import as_json, home, screen
+from kingdom.base.program.call import Finite
+from kingdom.base.program.screen import Column, Section, Table
 from kingdom.base.words import count, one_line
-from kingdom.cli import as_json, home, screen
-from kingdom.cli.commands import Finite
-from kingdom.cli.screen import Column, Section, Table
 from kingdom.court import picture
 from kingdom.hall import ports
 from kingdom.hall.cli import hall_orders

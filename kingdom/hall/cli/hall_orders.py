@@ -12,7 +12,7 @@ from kingdom.base.disk.atomic import make_folder
 from kingdom.base.errors import KingdomError
 from kingdom.base.home import config, dotenv
 from kingdom.base.home.places import Places
-from kingdom.cli import home
+from kingdom.base.program import home
 from kingdom.hall.database.base import Database
 from kingdom.hall.database.ids import iso, new_uuid
 from kingdom.hall.database.records import Command

@@ -6,7 +6,6 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +14,15 @@ from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, KingdomError, NoSuchThing
 from kingdom.base.home import config, dotenv
 from kingdom.base.home.places import Places
-from kingdom.base.times import moment, stamp
+from kingdom.base.program import home
+from kingdom.base.program.story import Detail, Story
+from kingdom.base.times import moment
 from kingdom.base.words import count, one_line
-from kingdom.cli import home
-from kingdom.cli.why import Detail
 
 MOST = 5
 """Messages with one sender's ID that are shown at most: senders choose these IDs, and may choose the same."""
 _ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _EVENT_IDS = ("eventId", "clientMsgId")
-
-
-@dataclass(frozen=True)
-class Story:
-    """The text about one chat message."""
-
-    id: str
-    lies_in: str
-    at: float | None
-    sentence: str
-    details: tuple[Detail, ...] = ()
-
-    def lines(self) -> Iterator[tuple[float | None, int, str]]:
-        """Yield time, depth and text of every line."""
-        yield self.at, 0, self.sentence
-        yield from ((detail.at, 1, detail.text) for detail in self.details)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "lies_in": self.lies_in,
-            "at": None if self.at is None else stamp(self.at),
-            "sentence": self.sentence,
-            "details": [detail.text for detail in self.details],
-            "details_at": [None if detail.at is None else stamp(detail.at) for detail in self.details],
-            "followed_by": [],
-        }
 
 
 def find(places: Places, id: str) -> list[Story]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from kingdom.base.home.config import Config
 from kingdom.base.home.places import Places
-from kingdom.base.runtime.tables import load
+from kingdom.base.tables import load
 from kingdom.hall.database import DATABASES
 from kingdom.hall.database.base import Database, refuse_url
 from kingdom.hall.database.sqlite import mark_of

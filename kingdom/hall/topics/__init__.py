@@ -5,8 +5,8 @@ Roles choose the transport in config/hall.yaml; what they may rely on stands in 
 
 from __future__ import annotations
 
+from kingdom.base import tables
 from kingdom.base.errors import BadInput
-from kingdom.base.runtime import tables
 from kingdom.hall.topics.base import Kit, Topics
 
 TOPICS = {

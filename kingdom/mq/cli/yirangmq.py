@@ -19,8 +19,8 @@ import click
 
 from kingdom import __version__
 from kingdom.base.errors import Exit
-from kingdom.cli.commands import Finite, call
-from kingdom.cli.main import run
+from kingdom.base.program.call import Finite, call
+from kingdom.base.program.run import run
 from kingdom.mq.cli.yirangmq_call import (
     DEFAULT_CONSUMER,
     DEFAULT_TIMEOUT_MS,

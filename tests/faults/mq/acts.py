@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kingdom.base.disk.atomic import Durability
-from kingdom.base.runtime.tables import load
+from kingdom.base.tables import load
 from kingdom.mq.budget import Budget
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import (

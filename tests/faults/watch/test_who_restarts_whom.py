@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base import tables
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.errors import BadConfig
 from kingdom.base.records import refusals
-from kingdom.base.runtime import tables
 from kingdom.base.runtime.processes import carries
 from kingdom.base.runtime.wake import ProcessExits, Waker
 from kingdom.court.steward import STEWARDS, roll_call

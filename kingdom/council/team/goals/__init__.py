@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from kingdom.base.runtime import tables
+from kingdom.base import tables
 from kingdom.council.team.goals.base import Goal, Part
 from kingdom.council.team.goals.repository import Repository
 

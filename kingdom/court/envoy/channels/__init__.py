@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kingdom.base import tables
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.home.config import Config
-from kingdom.base.runtime import tables
 from kingdom.base.runtime.role import Services
 from kingdom.court.envoy.channels.base import Channel, ChannelRefused, Kit
 

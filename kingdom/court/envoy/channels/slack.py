@@ -14,8 +14,8 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode.request import SocketModeRequest
 
+from kingdom.base import tables
 from kingdom.base.disk.json_file import JsonFile
-from kingdom.base.runtime import tables
 from kingdom.base.times import moment
 from kingdom.court.envoy.channels import slack_errors
 from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, Said

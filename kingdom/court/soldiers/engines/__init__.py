@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kingdom.base.runtime import tables
+from kingdom.base import tables
 
 if TYPE_CHECKING:
     from kingdom.court.soldiers.engines.base import Engine

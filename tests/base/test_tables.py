@@ -1,6 +1,6 @@
 import pytest
 
-from kingdom.base.runtime.tables import load
+from kingdom.base.tables import load
 from kingdom.mq.stores.memory import MemoryStore
 
 
