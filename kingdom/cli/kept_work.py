@@ -61,11 +61,13 @@ def show_work(id: str | None, as_diff: bool, as_mails: bool, in_json: bool) -> N
     if as_diff or as_mails:
         if id is None or (as_diff and as_mails):
             raise click.UsageError("--diff or --commits goes with the ID of a task")
-        for one in found:
-            _print((_patch if as_diff else _mails)(places, one))
-            for name in _repositories_in(one.folder):
-                path = printable(str(one.folder / name))
-                print(f"not in the patch: {path} is a repository of its own; copy it", file=sys.stderr)
+        last, *earlier = found
+        _print((_patch if as_diff else _mails)(places, last))
+        for name in _repositories_in(last.folder):
+            path = printable(str(last.folder / name))
+            print(f"not in the patch: {path} is a repository of its own; copy it", file=sys.stderr)
+        for one in earlier:
+            print(f"not in the patch: {one.folder.name}, another try; name it instead of the task", file=sys.stderr)
     elif in_json:
         for one in found:
             about = {"task": one.task, "general": one.general, "folder": str(one.folder), "since": stamp(one.since)}
@@ -78,10 +80,10 @@ def show_work(id: str | None, as_diff: bool, as_mails: bool, in_json: bool) -> N
 
 
 def _of(places: Places, id: str) -> list[Kept]:
-    """Return what is kept of the task of this ID, whose file may be gone by now."""
+    """Return what is kept of the task of this ID, whose file may be gone by now, or the one workspace of this name."""
     with suppress(NoSuchThing):
         id = find_typed(places, id, ("tasks",)).id
-    found = kept.of_task(places, id)
+    found = kept.of_task(places, id) or [one for one in kept.kept(places) if one.folder.name == id]
     if not found:
         raise NoSuchThing(
             what="kept work of a task", name=one_line(id, 80), hint=f"; `{_command()}` lists what is kept"
@@ -123,9 +125,9 @@ def _section(places: Places, one: Kept, days: float) -> Section:
     lines = [screen.line(str(one.folder)), *_rows("commit", shown.commits), *_rows("file", shown.files)]
     if shown.commits:
         lines.append(screen.line("To take over its commits, in a clone of yours:"))
-        lines.append(screen.command(f"{_command()} {one.task} --commits | git am"))
+        lines.append(screen.command(f"{_command()} {one.folder.name} --commits | git am"))
     lines.append(screen.line("To see all of its changes, or take them over with `git apply`:"))
-    lines.append(screen.command(f"{_command()} {one.task} --diff"))
+    lines.append(screen.command(f"{_command()} {one.folder.name} --diff"))
     return Section(lines, one.folder.name, remark=f"of {one.general}, deleted in {_goes_in(one, days)}")
 
 

@@ -85,6 +85,24 @@ def test_a_patch_brings_all_of_it_into_another_clone(terminal: Terminal, kept: P
     assert found == {"README": "changed\n", "prices": "1\n", "out.log": "log\n", "notes/plan": "plan\n"}
 
 
+def test_each_try_of_a_task_has_a_patch_of_its_own(terminal: Terminal, tmp_path: Path) -> None:
+    ended(terminal, [])
+    names = TASK, f"{TASK}.earlier-1"
+    for name in names:
+        folder = terminal.places.workspaces / GENERAL / name
+        folder.mkdir(parents=True)
+        (folder / "notes").write_text(f"{name}\n")
+    shown = terminal.ok("tasks", "work", TASK)
+    for name in names:
+        patch, clone = tmp_path / "patch", tmp_path / name
+        assert f"    {home.command()} tasks work {name} --diff" in shown.splitlines()
+        patch.write_text(terminal("tasks", "work", name, "--diff").out)
+        clone.mkdir()
+        git(clone, "init", "-q")
+        git(clone, "apply", str(patch))
+        assert (clone / "notes").read_text() == f"{name}\n"
+
+
 def test_its_commits_alone_come_as_mails(terminal: Terminal, kept: Path, tmp_path: Path) -> None:
     mails = tmp_path / "mails"
     mails.write_text(terminal.ok("tasks", "work", TASK, "--commits"))
