@@ -6,4 +6,5 @@ import pytest
 
 from kingdom.court.soldier import sandbox
 
-needs_sandbox = pytest.mark.skipif(sandbox.missing() is not None, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")
+WHOLE_SANDBOX = sandbox.missing() is None
+needs_sandbox = pytest.mark.skipif(not WHOLE_SANDBOX, reason=f"NO WHOLE SANDBOX HERE: {sandbox.missing()}")

@@ -24,6 +24,7 @@ from kingdom.council import mime
 from kingdom.council.monitor.orders import conversation
 from kingdom.court.soldiers.agents import COUNCIL
 from tests.faults import homes, oracle, trees
+from tests.machine import WHOLE_SANDBOX
 from tests.waiting import SOON
 
 SIZE = "512k"
@@ -71,7 +72,7 @@ rm "$1"; touch sent; sleep 1000
 
 def check_council(tree: Path) -> list[str]:
     """What an agent keeps and has sent outlives its turn; what waits is told when there is room, and no try counts."""
-    row = {"command": ["sh", "-c", AGENT, "agent"]}
+    row = {"command": ["sh", "-c", AGENT, "agent"], "sandbox": WHOLE_SANDBOX}
     settings = {"agents": {"leader": row}, "retry": {"base_delay": 0}, "defaults": {"task_timeout": 60}}
     with on_small_disk(tree, "council", "16m", {"council": settings}) as (process, home):
         places = Places(home)
@@ -111,7 +112,7 @@ for number in range(1 << 20):
 
 def check_hoard(tree: Path) -> list[str]:
     """What an agent fills the disk with goes, however small it is in parts; what it has kept stays; its tries count."""
-    row = {"command": [sys.executable, "-c", HOARDS]}
+    row = {"command": [sys.executable, "-c", HOARDS], "sandbox": WHOLE_SANDBOX}
     settings = {"agents": {"leader": row}, "retry": {"base_delay": 0}, "dlq": {"max_retries": 1}}
     with on_small_disk(tree, "council", "16m", {"council": settings}) as (_, home):
         places = Places(home)

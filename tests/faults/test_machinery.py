@@ -1,6 +1,7 @@
 """The machinery itself: on a tiny role it names the wrong variants, and only those."""
 
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from kingdom.base.disk.atomic import Disk
 from kingdom.base.disk.codec import to_json
 from kingdom.base.home.places import Places
-from tests.faults import homes, oracle, powerloss, toy, trees
+from tests.faults import homes, mutants, oracle, powerloss, toy, trees
 from tests.faults.sweep import BROKEN, FULL, KILL, Step, StepFails, spread, sweep
 from tests.shell_roles import found_court
 
@@ -121,3 +122,10 @@ def test_a_life_whose_pid_is_another_programs_by_now_is_over(home: Path, monkeyp
     court = found_court(home, monkeypatch)
     (home / "lives-king").write_text(f"{os.getpid()}\n")
     assert court.left() == []
+
+
+def test_a_check_that_is_skipped_here_judges_nothing() -> None:
+    tree = trees.new_folder()
+    shutil.copytree(trees.program(), tree, dirs_exist_ok=True)
+    with pytest.raises(pytest.skip.Exception, match="TOO LONG FOR THE QUICK SUITE"):
+        mutants.failing(tree, "tests/faults/test_random_kills.py::test_homes_at_work_raise_no_alarm")

@@ -121,7 +121,8 @@ def is_soldier(pid: int) -> bool:
 
 def prepare(home: Path) -> Places:
     retry = {"max_attempts": 50, "backoff_seconds": 0}
-    places = homes.make(home, config={"king": {"retry": retry, "concurrency": {"max_soldiers": 4}}})
+    king = {"retry": retry, "concurrency": {"max_soldiers": 4}}
+    places = homes.make(home, config={"king": king, "general": {"trusted": list(GENERALS)}})
     homes.install(home, "gen-other", subscribes=["jira.*"])
     for name in GENERALS:
         package = places.package(name)

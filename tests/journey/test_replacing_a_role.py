@@ -109,7 +109,7 @@ def test_a_result_of_before_a_restart_ends_no_new_task(replaced: Kingdom, script
     own = replaced
     with reigning(own, script, "gen-echo"):
         own.event("evt-1", TYPE)
-        own.until_there(own.places.queue_file("events", "completed", "evt-1"))
+        own.until_there(own.places.queue_file("tasks", "completed", "task-evt-1"))
     own.ok("stop", "gen-echo")
     with reigning(own, script, "gen-echo"):
         own.event("evt-2", TYPE)
@@ -117,7 +117,7 @@ def test_a_result_of_before_a_restart_ends_no_new_task(replaced: Kingdom, script
         assert not own.places.result(task["id"]).exists()
         stays(lambda: not own.all("events", "completed")[1:], 1.0, "evt-2 is not completed, as nobody works on it")
         own.ok("start", "gen-echo")
-        own.until_there(own.places.queue_file("events", "completed", "evt-2"))
+        own.until_there(own.places.queue_file("tasks", "completed", "task-evt-2"))
     assert [task["id"] for task in own.all("tasks", "completed")] == ["task-evt-1", "task-evt-2"]
 
 

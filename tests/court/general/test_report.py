@@ -673,6 +673,7 @@ def end_early(general: GeneralRig, how: str) -> None:
 def test_a_soldier_can_commit_where_nobody_has_a_name(general: GeneralRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(general.home / "nobody"))
     general.manifest(sandbox="on")
+    (general.places.config / "general.yaml").write_text(f"trusted: [{GENERAL}]\n")
     general.restart()
     general.runs("git init -q . && echo mine >work && git add work && git commit -qm work\n" + says(status="success"))
     put(general.home, "tasks", "pending", **task())
