@@ -13,35 +13,18 @@ import platform
 import subprocess
 import sys
 import time
+import tomllib
 import traceback
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench import floors, report
+from bench import floors, homes, report
+from bench.figures import Found, Row
 
-PARTS = {
-    "court": "bench.court:run",
-    "jobs": "bench.jobs:run",
-    "footprint": "bench.footprint:run",
-    "roles": "bench.footprint:roles",
-    "recovery": "bench.recovery:run",
-    "mq_stores": "bench.mq_stores:run",
-    "mq_growth": "bench.mq_growth:run",
-    "mq_mass": "bench.mq_mass:run",
-    "mq_mailbox": "bench.mq_mailbox:run",
-    "mq_libraries": "bench.mq_libraries:run",
-    "mq_brokers": "bench.mq_brokers:run",
-    "mime": "bench.mime:run",
-    "council": "bench.council:run",
-    "chat": "bench.chat:run",
-    "chat_distributed": "bench.chat:run_distributed",
-    "page": "bench.page:run",
-}
+PARTS: dict[str, Any] = tomllib.loads((homes.HOUSE / "bench" / "table.toml").read_text())
 OPTIONS = ("--quick", "--keep", "--write")
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results.json"
+RESULTS = homes.HOUSE / "bench" / "results.json"
 BUSY = (
     "The machine was busy with other work while this was measured: ratios hold, since floors met the same; "
     "goals in milliseconds do not tell much."
@@ -57,7 +40,7 @@ def main(words: list[str]) -> int:
         return 2
     found: dict[str, Any] = {}
     if "--write" not in words:
-        at_best = floors.machine()
+        at_best = floors.machine(homes.folder())
         for name in names or PARTS:
             found[name] = measured(name, quick, at_best)
             print(report.text(found[name]), flush=True)
@@ -66,63 +49,49 @@ def main(words: list[str]) -> int:
     return 1 if any("error" in part for part in found.values()) else 0
 
 
-def earlier() -> dict[str, Any]:
-    """Return the parts that earlier runs have left."""
-    parts: dict[str, Any] = json.loads(RESULTS.read_text()).get("parts", {}) if RESULTS.exists() else {}
-    return parts
-
-
 def write(found: dict[str, Any]) -> None:
     """Write these parts, and those of earlier runs, to results.json and the page."""
-    merged = {**earlier(), **found}
-    merged = {name: merged[name] for name in PARTS if name in merged}
+    earlier = json.loads(RESULTS.read_text())["parts"] if RESULTS.exists() else {}
+    merged = {name: {**earlier, **found}[name] for name in PARTS if name in earlier or name in found}
     RESULTS.write_text(json.dumps({"parts": merged}, indent=1, ensure_ascii=False) + "\n")
-    report.write(HERE.parent / "docs", merged)
-
-
-def keep(name: str, figures: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Write one part anew, made from what earlier runs have left of it."""
-    write({name: {**surroundings(floors.machine()), **figures(earlier().get(name, {}))}})
-
-
-def surroundings(at_best: dict[str, float]) -> dict[str, Any]:
-    """Return when, where and of which code figures are taken."""
-    return {
-        "measured_at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        "commit": commit(),
-        "machine": {**machine(), "at_best": at_best},
-    }
+    report.write(homes.HOUSE / "docs", merged)
 
 
 def measured(name: str, quick: bool, at_best: dict[str, float]) -> dict[str, Any]:
-    module, _, attribute = PARTS[name].partition(":")
-    about = {**surroundings(at_best), "quick": quick}
-    began = time.monotonic()
+    part, began = PARTS[name], time.monotonic()
+    module, _, attribute = part["run"].partition(":")
+    about = {
+        "title": part["title"],
+        "about": part["about"],
+        "measured_at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        "commit": commit(),
+        "machine": {**machine(), "at_best": at_best},
+        "quick": quick,
+    }
     try:
-        figures = getattr(import_module(module), attribute)(quick)
+        found: Found = getattr(import_module(module), attribute)(quick)
+        rows = list(found.lines([Row(*row) for row in part["rows"]]))
     except Exception as error:  # noqa: BLE001
         # The edge of the run: one part that fails must not cost the figures of the others.
         traceback.print_exc()
-        return {**about, "title": name, "error": f"{type(error).__name__}: {error}"}
+        return {**about, "error": f"{type(error).__name__}: {error}"}
     busy = about["machine"]["load_before"] > (os.cpu_count() or 1)
-    notes = [*figures.get("notes", ()), *([BUSY] if busy else [])]
-    return {**about, "seconds": round(time.monotonic() - began, 1), **figures, "notes": notes}
+    figures = {"rows": rows, "tables": found.tables, "curves": found.curves}
+    notes = [*part.get("notes", ()), *found.notes, *([BUSY] if busy else [])]
+    return {**about, **figures, "notes": notes, "seconds": round(time.monotonic() - began, 1)}
 
 
 def machine() -> dict[str, Any]:
-    model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), ": ?")
-    return {
-        "processor": model.partition(":")[2].strip(),
-        "cores": os.cpu_count(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "load_before": round(os.getloadavg()[0], 2),
-    }
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if "model name" in line), "?")
+    load = round(os.getloadavg()[0], 2)
+    about = {"kernel": platform.release(), "python": platform.python_version(), "load_before": load}
+    return {"processor": model, "cores": os.cpu_count(), **about}
 
 
 def commit() -> str:
     try:
-        command = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
+        command = ["git", "-C", str(homes.HOUSE), "rev-parse", "--short", "HEAD"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""

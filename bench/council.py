@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import yaml
+from typing import Any
 
 from bench import homes
-from bench.figures import at_most
-from kingdom.base.disk.atomic import make_folder
-from kingdom.base.home.places import Places, find_codec
+from bench.figures import Found
+from kingdom.base.home.places import find_codec
 from kingdom.council import mime
 
-ABOUT = (
-    "A coordinator assigns 200 tasks of 1 to 5 s, each with up to two others that it needs, to 32 ignitians, two deep; "
-    "an ignitian waits for as long as its task takes, and says that it is done. Each turn is a Python program in a "
-    "sandbox that sends by its outbox; each message is checked by its schema and survives a power cut. Floor: the "
-    "longest chain of tasks, or all work divided by 32, whichever is longer."
-)
-IGNITIANS, PARALLEL_MAX, TASKS = 32, 40, 200
-LONGEST = 120.0
+IGNITIANS, TASKS, LONGEST = 32, 200, 120.0
 AGENT = """
 import contextlib, io, os, sys
 sys.path.insert(0, os.path.dirname(os.path.realpath(os.path.join(os.environ["KINGDOM_HOME"], "codec.py"))))
@@ -83,107 +71,58 @@ if len(done) == len(state["tasks"]):
 """
 
 
-class Task(NamedTuple):
-    name: str
-    seconds: float
-    needs: list[str]
+Task = dict[str, Any]
 
 
-def run(quick: bool) -> dict[str, Any]:
-    number = 40 if quick else TASKS
+def run(quick: bool) -> Found:
+    found, number = Found(), 40 if quick else TASKS
     tasks = drawn(number)
-    least = ideal(tasks)
-    took = wall(homes.folder() / "council", tasks)
-    goal = 1.1 * least + 5
-    made = at_most(
-        f"{number} tasks of 1 to 5 s, {IGNITIANS} ignitians",
-        took,
-        round(goal, 1),
-        "s",
-        reason="the machine's processors are busy with the programs of the agents",
-        floor=least,
-        floor_is="the longest chain, or all work / 32",
-        ratio=took / least,
-    )
-    return {"title": "The council", "about": ABOUT, "rows": [made]}
-
-
-def drawn(number: int) -> list[Task]:
-    """Return tasks of which each needs up to two earlier ones, the same ones each time."""
-    dice = random.Random(32)
-    tasks: list[Task] = []
-    for place in range(number):
-        known = [task.name for task in tasks[: max(0, place - 40)]]
-        needs = sorted(dice.sample(known, min(len(known), dice.choice((0, 0, 1, 2)))))
-        tasks.append(Task(f"t-{place:03d}", round(dice.uniform(1, 5), 2), needs))
-    return tasks
-
-
-def rests(tasks: list[Task]) -> dict[str, float]:
-    """Return for each task how long the longest chain is that begins with it."""
-    found: dict[str, float] = {}
-    for task in reversed(tasks):
-        after = [found[later.name] for later in tasks if task.name in later.needs]
-        found[task.name] = task.seconds + max(after, default=0.0)
+    least = max(max(task["rest"] for task in tasks), sum(task["seconds"] for task in tasks) / IGNITIANS)
+    name = f"tasks of 1 to 5 s, {IGNITIANS} ignitians"
+    found.add(name, f"{number} tasks", [wall(homes.folder() / "council", tasks)])
+    found.add("the least, a tenth more and 5 s", f"{number} tasks", [1.1 * least + 5])
+    found.add("the least", f"{number} tasks", [least])
     return found
 
 
-def ideal(tasks: list[Task]) -> float:
-    return max(max(rests(tasks).values()), sum(task.seconds for task in tasks) / IGNITIANS)
+def drawn(number: int) -> list[Task]:
+    """Return tasks of which each needs up to two earlier ones, the same ones each time.
+
+    `rest` is how long the longest chain takes that begins with a task.
+    """
+    dice = random.Random(32)
+    tasks: list[Task] = []
+    for place in range(number):
+        known = [task["task_id"] for task in tasks[: max(0, place - 40)]]
+        needs = sorted(dice.sample(known, min(len(known), dice.choice((0, 0, 1, 2)))))
+        name, length = f"t-{place:03d}", round(dice.uniform(1, 5), 2)
+        tasks.append({"task_id": name, "title": "wait", "seconds": length, "dependencies": needs})
+    for task in reversed(tasks):
+        after = [later["rest"] for later in tasks if task["task_id"] in later["dependencies"]]
+        task["rest"] = task["seconds"] + max(after, default=0.0)
+    return tasks
 
 
 def wall(home: Path, tasks: list[Task]) -> float:
     """Return the seconds from the list of tasks to the end of the last one."""
-    places = Places(home)
-    for folder in places.folders():
-        make_folder(folder)
-    home.chmod(0o700)
+    commands: dict[str, dict[str, Any]] = {
+        name: {"command": [sys.executable, f"{name}.py"]} for name in ("ignitian", "coordinator")
+    }
+    commands["coordinator"]["at_once"] = 40
+    settings = {"agents": commands, "queue": {"parallel_max": 40}, "defaults": {"worker_count": IGNITIANS}}
+    places = homes.bare(home, council=settings)
     (home / "codec.py").symlink_to(find_codec())
     for name, text in {"ignitian": IGNITIAN, "coordinator": f"IGNITIANS = {IGNITIANS}\n{COORDINATOR}"}.items():
         (home / f"{name}.py").write_text(AGENT + text)
-    command = {name: {"command": [sys.executable, f"{name}.py"]} for name in ("ignitian", "coordinator")}
-    command["coordinator"]["at_once"] = 40  # type: ignore[assignment]
-    settings = {"agents": command, "queue": {"parallel_max": PARALLEL_MAX}, "defaults": {"worker_count": IGNITIANS}}
-    (places.config / "council.yaml").write_text(yaml.safe_dump(settings))
     ended = places.workspace("council", "coordinator") / "ended"
-    council = subprocess.Popen(
-        [sys.executable, "-P", "-m", "kingdom.council"],
-        env={**os.environ, "KINGDOM_HOME": str(home)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        until(places.heartbeat("council").exists)
-        long = rests(tasks)
-        body = json.dumps(
-            [
-                {
-                    "task_id": task.name,
-                    "title": "wait",
-                    "seconds": task.seconds,
-                    "dependencies": task.needs,
-                    "rest": long[task.name],
-                }
-                for task in tasks
-            ]
-        )
-        message = mime.build_message(
-            from_agent="leader", to_agents="coordinator", msg_type="task_list", body=f"tasks: {body}\n"
-        )
+    with homes.process("kingdom.council", home=home):
+        homes.wait_for(places.heartbeat("council").exists, 30, "the council beats")
+        body = f"tasks: {json.dumps(tasks)}\n"
         draft = home / "draft"
-        draft.write_text(message)
+        draft.write_text(
+            mime.build_message(from_agent="leader", to_agents="coordinator", msg_type="task_list", body=body)
+        )
         began = time.monotonic()
         draft.rename(places.agent("coordinator") / f"task_list_{time.time_ns() // 1000}.mime")
-        until(ended.exists)
+        homes.wait_for(ended.exists, LONGEST, "the end of the last task")
         return time.monotonic() - began
-    finally:
-        council.terminate()
-        council.wait()
-
-
-def until(seen: Any) -> None:
-    give_up = time.monotonic() + LONGEST
-    while not seen():
-        if time.monotonic() > give_up:
-            raise TimeoutError("the council does not come to an end")
-        time.sleep(0.005)

@@ -4,97 +4,73 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from statistics import median
 
-from bench import floors, homes
-from bench.figures import (
-    Curve,
-    Growth,
-    Row,
-    at_most,
-    curve,
-    growth,
-    interleaved,
-    median,
-    percentile,
-    ratio,
-    row,
-    seconds,
-)
-from bench.homes import GENERAL, HOUSE, Home, TooSlow
+from bench import homes
+from bench.figures import LEVELS, Found, interleaved, per_second, seconds, timed
+from bench.floors import Echo, Watch, court_burst, echoing, python_alone
+from bench.homes import GENERAL, court
 from kingdom.base.home.places import Places
 
-ABOUT = (
-    "How soon an event becomes a task, how many a second, and how long an event takes to its answer. The king, a "
-    "general with a shell command for a soldier, and the envoy run as in a home."
-)
-MODES = ("process", "power")
 PAUSE = 0.01
 """Between two single events, so that each one finds an idle king."""
+PAST = (("events", "completed", "evt-github-old-{}"), ("tasks", "completed", "task-20260101-{}"))
+PAST_ENDS = (("messages", "sent", "msg-20260101-{}"), ("results", "", "task-20260101-{}"))
 _numbers = itertools.count(1)
 
 
-def run(quick: bool) -> dict[str, Any]:
-    rows: list[Row] = []
-    for mode in MODES:
-        rows += latency(mode, rounds=2 if quick else 5, events=10 if quick else 60)
+def run(quick: bool) -> Found:
+    found, root = Found(), homes.folder()
+    numbers = itertools.count()
+    rounds, events = (2, 10) if quick else (5, 60)
     for mode, count in (("process", 10_000), ("power", 3_000)):
-        rows += burst(mode, rounds=1 if quick else 5, count=200 if quick else count)
-    for mode in MODES:
-        rows += round_trip(mode, events=3 if quick else 40)
-    table, plot = with_a_past(rounds=1 if quick else 5, past=(0, 2_000) if quick else (0, 1_000, 10_000, 100_000))
-    return {"title": "The court", "about": ABOUT, "rows": rows, "growth": [table], "curves": [plot]}
+        with court(root / f"idle-{mode}", mode, "king") as (places, _):
+            answers = beside_echo(places, root, mode, rounds, events)
+        for what, each in answers.items():
+            found.times(what, mode, each)
+        power, count = mode == "power", 200 if quick else count
+        contests = {
+            "burst of events, gate open": lambda mode=mode, count=count: burst(
+                root / f"{next(numbers)}", root, mode, count
+            ),
+            "the same writes": lambda power=power, count=count: court_burst(
+                root / f"{next(numbers)}", count, power=power
+            ),
+        }
+        found.add_all(mode, interleaved(1 if quick else 5, contests))
+    for mode in LEVELS:
+        round_trips(found, root, mode, 3 if quick else 40)
+    with_a_past(found, root, 1 if quick else 5, (0, 2_000) if quick else (0, 1_000, 10_000, 100_000))
+    return found
 
 
-def latency(mode: str, *, rounds: int, events: int) -> list[Row]:
-    root = homes.folder()
-    with running(root / "home", mode, "king") as home, echoing(root, mode) as (inbox, outbox):
-        tasks = str(home.places.folder("tasks", "pending"))
-        pending = home.places.folder("events", "pending")
-        answer(root, pending, tasks)
-        found = interleaved(
-            rounds,
-            {
-                "ours": lambda: [answer(root, pending, tasks) for _ in range(events)],
-                "echo": lambda: [answer(root, inbox, str(outbox)) for _ in range(events)],
-            },
-        )
-    ours, echo = (list(itertools.chain(*found[name])) for name in ("ours", "echo"))
-    rows = []
-    for what, part, most in (("p50", 0.5, 3.0), ("p99", 0.99, 20.0)):
-        mine, least = percentile(ours, part) * 1e3, percentile(echo, part) * 1e3
-        rows.append(
-            at_most(
-                f"event renamed in → task visible, idle, {what}",
-                mine,
-                most,
-                "ms",
-                durability=mode,
-                floor=least,
-                floor_is="raw echo: one file read, one written",
-                ratio=mine / least,
-                reason="files written one after another, each with its fsync",
-            )
-        )
-    return rows
+def beside_echo(places: Places, root: Path, mode: str, rounds: int, events: int) -> dict[str, list[list[float]]]:
+    base = root / f"echo-{mode}"
+    base.mkdir()
+    with echoing(base, power=mode == "power"):
+        client = Echo(base)
+        contests = {
+            "event renamed in → task visible, idle": lambda: [answer(places, root) for _ in range(events)],
+            "echo": lambda: [paused(client.call) for _ in range(events)],
+        }
+        return interleaved(rounds, contests)
 
 
-def answer(root: Path, inbox: Path, outbox: str) -> float:
-    """Return the seconds from renaming one event in until something is renamed into the outbox."""
+def paused(work: Callable[[], object]) -> float:
     time.sleep(PAUSE)
-    (source,) = drafts(root, 1)
-    with watching(outbox) as fd:
+    return seconds(work)
+
+
+def answer(places: Places, root: Path) -> float:
+    """Return the seconds from renaming one event in until its task is there."""
+    time.sleep(PAUSE)
+    with Watch(places.folder("tasks", "pending")) as tasks:
         began = time.perf_counter()
-        os.rename(source, inbox / source.name)
-        if not select.select([fd], [], [], 10)[0]:
-            raise TooSlow(f"no answer to {source.name}")
+        send(places, drafts(root, 1))
+        tasks.wait(1)
         return time.perf_counter() - began
 
 
@@ -108,95 +84,45 @@ def drafts(root: Path, count: int) -> list[Path]:
     return made
 
 
-def burst(mode: str, *, rounds: int, count: int) -> list[Row]:
-    root = homes.folder()
-    again = itertools.count()
-    found = interleaved(
-        rounds,
-        {
-            "ours": lambda: court_burst(root / f"home-{next(again)}", root, mode, count),
-            "raw": lambda: floors.court_burst(root / f"raw-{next(again)}", count, power=mode == "power"),
-        },
-    )
-    share = ratio(found["ours"], found["raw"])
-    return [
-        row(
-            f"burst of {count:,} events, gate open",
-            durability=mode,
-            goal="≥ 0.5",
-            met=share >= 0.5,
-            ours=median(found["ours"]),
-            unit="events/s",
-            floor=median(found["raw"]),
-            floor_is="the same writes, fsyncs and moves, raw",
-            ratio=share,
-            reason="validation, ids, logs and order in Python",
-        )
-    ]
+def send(places: Places, sources: list[Path]) -> None:
+    pending = places.folder("events", "pending")
+    for source in sources:
+        os.rename(source, pending / source.name)
 
 
-def court_burst(root: Path, scratch: Path, mode: str, count: int) -> float:
-    with running(root, mode, "king") as home:
-        return _burst(home, scratch, count)
-
-
-def _burst(home: Home, scratch: Path, count: int) -> float:
+def burst(home: Path, scratch: Path, mode: str, count: int) -> float:
     """Return events a second, from the first one renamed in to the last one moved, its task and message written."""
-    sources = drafts(scratch, count)
-    os.sync()
-    pending = home.places.folder("events", "pending")
-    with watching(str(home.places.folder("events", "dispatched"))) as fd:
+    with court(home, mode, "king") as (places, _), Watch(places.folder("events", "dispatched")) as dispatched:
+        sources = drafts(scratch, count)
+        os.sync()
         began = time.perf_counter()
-        for source in sources:
-            os.rename(source, pending / source.name)
-        left = count
-        while left > 0:
-            if not select.select([fd], [], [], 60)[0]:
-                raise TooSlow(f"{left} of {count} events still wait")
-            left -= len(floors.arrivals(fd))
+        send(places, sources)
+        dispatched.wait(count)
         return count / (time.perf_counter() - began)
 
 
-def with_a_past(*, rounds: int, past: tuple[int, ...]) -> tuple[Growth, Curve]:
+def with_a_past(found: Found, root: Path, rounds: int, past: tuple[int, ...]) -> None:
     """The same work in homes that have completed more and more: files in completed/ and sent/, lines in done.idx."""
-    root = homes.folder()
     for ended in past:
-        home = Home(root / f"{ended}", durability="process")
-        remember(home.places, ended)
-    one = interleaved(rounds, {str(n): lambda n=n: one_by_one(root / str(n), root) for n in past})
-    many = interleaved(rounds, {str(n): lambda n=n: court_burst(root / str(n), root, "process", 300) for n in past})
-    costs = {
-        "one event, idle king": {n: median(one[str(n)]) * 1e3 for n in past},
-        "one of a burst of 300": {n: 1e3 / median(many[str(n)]) for n in past},
-    }
-    first, last = past[0], past[-1]
-    table = growth(
-        f"Cost of an event in an empty home → with {last:,} completed files in each queue (durability process)",
-        1.25,
-        ["king"],
-        "ms",
-        {name: {"king": (cost[first], cost[last])} for name, cost in costs.items()},
-    )
-    lines = {name: [(float(n), value) for n, value in cost.items()] for name, cost in costs.items()}
-    return table, curve(
-        "Cost of an event in a home with a past", "completed files in each queue (logarithmic)", "ms", lines
-    )
-
-
-def one_by_one(root: Path, scratch: Path) -> float:
-    with running(root, "process", "king") as home:
-        tasks, pending = str(home.places.folder("tasks", "pending")), home.places.folder("events", "pending")
-        return median([answer(scratch, pending, tasks) for _ in range(20)])
+        remember(homes.bare(root / f"past-{ended}"), ended)
+    costs: Mapping[str, dict[int, list[float]]] = {"one event, idle king": {}, "one of a burst of 300": {}}
+    for _ in range(rounds):
+        for ended in past:
+            with court(root / f"past-{ended}", "process", "king") as (places, _):
+                alone = median([answer(places, root) for _ in range(20)])
+            costs["one event, idle king"].setdefault(ended, []).append(alone * 1e3)
+            each = 1e3 / burst(root / f"past-{ended}", root, "process", 300)
+            costs["one of a burst of 300"].setdefault(ended, []).append(each)
+    for what, cost in costs.items():
+        found.add(f"cost of an event with {past[-1]:,} completed files in each queue", what, cost[past[-1]])
+        found.add("cost of an event in an empty home", what, cost[0])
+    lines = {what: [(float(ended), median(of)) for ended, of in cost.items()] for what, cost in costs.items()}
+    found.curve("Cost of an event in a home with a past", "completed files in each queue (logarithmic)", "ms", lines)
 
 
 def remember(places: Places, count: int) -> None:
-    """Names are what counts here, so they share their content by hard links."""
-    for kind, state, shape in (
-        ("events", "completed", "evt-github-old-{}"),
-        ("tasks", "completed", "task-20260101-{}"),
-        ("messages", "sent", "msg-20260101-{}"),
-        ("results", "", "task-20260101-{}"),
-    ):
+    """Fill a home with ended work. Only the names count, so the files share their content by hard links."""
+    for kind, state, shape in (*PAST, *PAST_ENDS):
         there = places.folder(kind, state) if state else places.results
         there.mkdir(parents=True, exist_ok=True)
         for number in range(count):
@@ -213,104 +139,37 @@ def remember(places: Places, count: int) -> None:
     (own / "done.idx").write_text("".join(lines))
 
 
-def round_trip(mode: str, *, events: int) -> list[Row]:
+def round_trips(found: Found, root: Path, mode: str, events: int) -> None:
     """Event → king → general → soldier → king → envoy: until the final message is filed under sent/."""
-    root = homes.folder()
-    with running(root / "home", mode, "king", GENERAL, "envoy") as home:
-        whole_turn(home, root)
-        trips = [whole_turn(home, root) for _ in range(events)]
-        start_up = [seconds(python_alone) for _ in range(max(3, events // 8))]
-    total = median([whole for whole, _ in trips]) * 1e3
-    own = median([soldier for _, soldier in trips]) * 1e3
-    ours = median([whole - soldier for whole, soldier in trips]) * 1e3
-    return [
-        at_most(
-            "event → command soldier → message filed, p50",
-            total,
-            120,
-            "ms",
-            durability=mode,
-            floor=median(start_up) * 1e3,
-            floor_is="python -c pass",
-            ratio=total / (median(start_up) * 1e3),
-            reason=f"the soldier's own run alone takes {own:.0f} ms",
-        ),
-        at_most(
-            "the same without the soldier's own run, p50",
-            ours,
-            40,
-            "ms",
-            durability=mode,
-            reason="fsyncs of four roles in a row",
-        ),
-    ]
+    with court(root / f"trips-{mode}", mode, "king", GENERAL, "envoy") as (places, _):
+        whole_turn(places, root)
+        trips = [whole_turn(places, root) for _ in range(events)]
+    found.add("event → command soldier → message filed, p50", mode, [whole * 1e3 for whole, _ in trips])
+    ours = [(whole - soldier) * 1e3 for whole, soldier in trips]
+    found.add("the same without the soldier's own run, p50", mode, ours)
+    found.add("python -c pass", mode, [time * 1e3 for time in timed(max(3, events // 8), python_alone)])
 
 
-def whole_turn(home: Home, scratch: Path) -> tuple[float, float]:
+def whole_turn(places: Places, scratch: Path) -> tuple[float, float]:
     """Return the seconds in all, and those between the soldier's order and its raw result."""
     time.sleep(PAUSE)
-    places = home.places
     (source,) = drafts(scratch, 1)
-    sent, results = places.folder("messages", "sent"), places.results
-    with (
-        watching(str(places.folder("tasks", "in_progress"))) as claims,
-        watching(str(results)) as raws,
-        watching(str(sent)) as messages,
-    ):
+    claimed, sent = places.folder("tasks", "in_progress"), places.folder("messages", "sent")
+    with Watch(claimed) as claims, Watch(places.results) as results, Watch(sent) as messages:
         began = time.perf_counter()
-        os.rename(source, places.folder("events", "pending") / source.name)
-        task = arrived(claims, 1)[0].removesuffix(".json")
+        send(places, [source])
+        task = claims.wait(1)[0].removesuffix(".json")
         homes.wait_for((places.control_folder(GENERAL, task) / "order.json").exists, 20, f"an order for {task}")
         ordered = time.perf_counter()
-        while f"{task}-raw.json" not in arrived(raws, 1):
+        while f"{task}-raw.json" not in results.wait(1):
             pass
         reported = time.perf_counter()
-        arrived(messages, 2)
+        messages.wait(2)
         return time.perf_counter() - began, reported - ordered
 
 
-def arrived(fd: int, count: int) -> list[str]:
-    names: list[str] = []
-    while len(names) < count:
-        if not select.select([fd], [], [], 20)[0]:
-            raise TooSlow(f"{count} files expected, seen {names}")
-        names += floors.arrivals(fd)
-    return names
-
-
-def python_alone() -> None:
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
-
-
-@contextmanager
-def running(root: Path, mode: str, *roles: str) -> Iterator[Home]:
-    home = Home(root, durability=mode)
-    home.start(*roles)
-    try:
-        yield home
-    finally:
-        home.stop()
-
-
-@contextmanager
-def echoing(root: Path, mode: str) -> Iterator[tuple[Path, Path]]:
-    inbox, outbox = root / "inbox", root / "outbox"
-    inbox.mkdir()
-    outbox.mkdir()
-    command = [sys.executable, "-m", "bench.floors", str(inbox), str(outbox), mode]
-    with subprocess.Popen(command, cwd=HOUSE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()  # it listens
-        try:
-            yield inbox, outbox
-        finally:
-            process.terminate()
-
-
-@contextmanager
-def watching(folder: str) -> Iterator[int]:
-    fd = floors.watch(folder)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+def jobs_a_second(places: Places, scratch: Path, jobs: int) -> float:
+    """Return jobs a second, from the first event renamed in to the last message filed: two for each."""
+    with Watch(places.folder("messages", "sent")) as sent:
+        sources = drafts(scratch, jobs)
+        return per_second(jobs, lambda: (send(places, sources), sent.wait(2 * jobs)))

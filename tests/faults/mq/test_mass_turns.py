@@ -25,7 +25,9 @@ ONE = {
 def turns(tree: Path, *words: str) -> dict[str, float]:
     """Return how many ms the longest turn took, for each event on each store."""
     path = f"{tree}:{trees.CHECKOUT}"
-    ended = trees.run(tree, trees.new_folder(), ("-m", "bench.mq_mass", *words), timeout=3600, env={"PYTHONPATH": path})
+    ended = trees.run(
+        tree, trees.new_folder(), ("-m", "tests.faults.mq.mass_turns", *words), timeout=3600, env={"PYTHONPATH": path}
+    )
     assert ended.returncode == 0, ended.stderr[-1000:]
     lines = ended.stdout.splitlines()
     return {line.partition("ms  ")[2]: float(line.split()[0]) for line in lines}

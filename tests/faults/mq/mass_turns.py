@@ -2,6 +2,8 @@
 
 A turn is one sweep, or one part of a call, with its commit. Durability is process, so that no sync is counted; time is
 processor time, so that other work on the machine does not look like ours.
+
+`python -m tests.faults.mq.mass_turns SIZE [STORE…] [STORY…]`, by their functions' names, prints ms.
 """
 
 from __future__ import annotations
@@ -9,54 +11,59 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.__main__ import keep
-from bench.figures import Row, percentile, row
-from bench.mq_stores import PAYLOAD, QUEUE, Scratch
+from bench.figures import Found
+from bench.floors import BODY
+from bench.mq_stores import QUEUE, Scratch, opened
 from kingdom.mq.call_fields import Call
 from kingdom.mq.calls import CALLS, NotYet
-from kingdom.mq.engine import Engine, open_engine
+from kingdom.mq.engine import Engine
 from kingdom.mq.mailbox.manager import collect_young, keep_collections_short
 from kingdom.mq.message_format import Draft
 from kingdom.mq.policy import Policy
-from kingdom.mq.queues import EngineSettings
-from kingdom.mq.stores.base import StoreConfig
 
 STORES = ("memory", "filesystem", "sqlite", "hybrid")
-GOAL_MS = 50
-HOUR_MS = 3_600_000
-GROUP = 500
-OTHER = "elsewhere"
-ABOUT = (
-    "Something happens to all messages of a queue at once; how long the longest turn is in which nobody else is "
-    "answered (one sweep, or one part of a call, with its commit; processor time, without syncs)."
-)
+HOUR_MS, GROUP, OTHER = 3_600_000, 500, "elsewhere"
+Turns = Iterator[tuple[str, float]]
 
 
-class Ahead:
-    """The time, and what is added to it so that something becomes due."""
+def run(quick: bool) -> Found:
+    found = Found()
+    for size in (1_000,) if quick else (100_000, 1_000_000):
+        stores = {store: longest_turns(size, store) for store in STORES}
+        for store, turns in stores.items():
+            found.add("longest turn", f"{store}, {size:,} messages", [max(turns.values())])
+        events = dict.fromkeys(event for turns in stores.values() for event in turns)
+        rows = {event: [turns.get(event, "") for turns in stores.values()] for event in events}
+        found.table(f"The longest turn in ms when {size:,} messages …", STORES, rows)
+    return found
 
-    def __init__(self) -> None:
-        self.by_ms = 0
 
-    def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.by_ms
+def longest_turns(size: int, store: str, *names: str) -> dict[str, float]:
+    """Return the longest turn in ms, by event; each story has a store of its own."""
+    keep_collections_short()
+    found: dict[str, float] = {}
+    for story in [story for story in STORIES if story.__name__ in names or not names]:
+        queue = Queue(store, Scratch().fresh(), size)
+        for event, seconds in story(queue):
+            found[event] = max(found.get(event, 0.0), round(seconds * 1000, 1))
+        queue.mq.close()
+        shutil.rmtree(queue.folder)
+    return found
 
 
 class Queue:
-    """An engine over a store of its own, and what happens in it."""
+    """An engine over a store of its own, a clock that can be moved on, and what happens in it."""
 
     def __init__(self, backend: str, folder: Path, size: int) -> None:
-        self.backend, self.folder, self.size = backend, folder, size
-        self.clock = Ahead()
-        self.mq = self._open()
+        self.folder, self.size, self.ahead_ms = folder, size, 0
+        self.mq = opened(backend, folder, clock=self.clock)
 
-    def _open(self) -> Engine:
-        config = StoreConfig.at(self.folder, backend=self.backend, durability="process")
-        return open_engine(config, settings=EngineSettings(Policy.from_json({})), clock=self.clock)
+    def clock(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead_ms
 
     def commit(self) -> None:
         """End a turn, as a manager does."""
@@ -66,7 +73,7 @@ class Queue:
     def fill(self, **more: Any) -> None:
         for start in range(0, self.size, GROUP):
             for _ in range(start, min(start + GROUP, self.size)):
-                self.mq.publish(QUEUE, Draft(PAYLOAD, **more))
+                self.mq.publish(QUEUE, Draft(BODY, **more))
             self.commit()
         self.rest()
 
@@ -92,7 +99,7 @@ class Queue:
 
     def sweeps(self, later_ms: int = 0) -> Iterator[float]:
         """Let time pass, and sweep until nothing is due. Yields how long each turn takes."""
-        self.clock.by_ms += later_ms
+        self.ahead_ms += later_ms
         due: int | None = 0
         while due is not None and due <= self.clock():
             began = time.thread_time()
@@ -158,75 +165,6 @@ def _answer(mq: Engine, command: str, call: Call) -> Any:
         return refusal
 
 
-def run(quick: bool) -> dict[str, Any]:
-    return figures({str(size): longest_turns(size) for size in ((1_000,) if quick else (100_000, 1_000_000))})
-
-
-def figures(found: Longest) -> dict[str, Any]:
-    found = {size: {store: stores[store] for store in STORES if store in stores} for size, stores in found.items()}
-    rows = [_row(int(size), store, turns) for size, stores in found.items() for store, turns in stores.items()]
-    tables = [_table(int(size), stores) for size, stores in found.items()]
-    return {"title": "The queue under mass events", "about": ABOUT, "rows": rows, "tables": tables, "longest": found}
-
-
-def with_earlier(found: Longest, part: Mapping[str, Any]) -> Longest:
-    """Add what was found to what earlier runs have found, which it replaces."""
-    merged: Longest = {size: {**stores} for size, stores in part.get("longest", {}).items()}
-    for size, stores in found.items():
-        for store, turns in stores.items():
-            of_size = merged.setdefault(size, {})
-            of_size[store] = {**of_size.get(store, {}), **turns}
-    return dict(sorted(merged.items(), key=lambda size: int(size[0])))
-
-
-Longest = dict[str, dict[str, dict[str, float]]]
-"""The longest turn in ms, by number of messages, store and event."""
-
-
-def longest_turns(size: int) -> dict[str, dict[str, float]]:
-    """Return the longest turn in ms, by store and event."""
-    found: dict[str, dict[str, float]] = {}
-    for store in STORES:
-        longest = found.setdefault(store, {})
-        for story in STORIES:
-            for event, turns in turns_of(size, store, story).items():
-                longest[event] = max(longest.get(event, 0.0), round(max(turns) * 1000, 1))
-    return found
-
-
-def turns_of(size: int, store: str, story: Callable[[Queue], Turns]) -> dict[str, list[float]]:
-    """Return how many seconds each turn took, by event, on a store of its own."""
-    keep_collections_short()
-    queue = Queue(store, Scratch().fresh(), size)
-    found: dict[str, list[float]] = {}
-    for event, seconds in story(queue):
-        found.setdefault(event, []).append(seconds)
-    queue.mq.close()
-    shutil.rmtree(queue.folder)
-    return found
-
-
-def _row(size: int, store: str, turns: dict[str, float]) -> Row:
-    event, longest = max(turns.items(), key=lambda turn: turn[1])
-    return row(
-        f"{store}: longest turn with {size:,} messages",
-        goal=f"≤ {GOAL_MS} ms",
-        met=longest <= GOAL_MS,
-        ours=longest,
-        unit="ms",
-        reason=f"{store}: when {size:,} {event}",
-    )
-
-
-def _table(size: int, stores: dict[str, dict[str, float]]) -> dict[str, Any]:
-    events = dict.fromkeys(event for turns in stores.values() for event in turns)
-    rows = {event: [turns.get(event, "") for turns in stores.values()] for event in events}
-    return {"title": f"The longest turn in ms when {size:,} messages …", "columns": [*stores], "rows": rows}
-
-
-Turns = Iterator[tuple[str, float]]
-
-
 def wait_and_expire(queue: Queue) -> Turns:
     """Messages wait for their time, are looked at, get another policy, come back from consumers, and expire."""
     queue.fill(delay_ms=HOUR_MS, ttl_ms=100 * HOUR_MS)
@@ -266,12 +204,12 @@ def move_and_go(queue: Queue) -> Turns:
 
 def lay_in(queue: Queue) -> Turns:
     """Files laid into the inbox by hand, or imported with `mv`; other stores have none."""
-    queue.mq.publish(QUEUE, Draft(PAYLOAD))
+    queue.mq.publish(QUEUE, Draft(BODY))
     queue.commit()
     if queue.mq.store.by_hand:
         inbox = queue.folder / "fs" / QUEUE / "inbox"
         for number in range(queue.size):
-            (inbox / f"{number}.json").write_text(PAYLOAD)
+            (inbox / f"{number}.json").write_text(BODY)
     yield from _named("are laid in by hand", queue.sweeps(HOUR_MS))
 
 
@@ -290,28 +228,9 @@ STORIES: tuple[Callable[[Queue], Turns], ...] = (
 )
 
 
-def main(words: list[str]) -> None:
-    """`python -m bench.mq_mass SIZE [--keep] [STORE…] [STORY…]`, stories by their functions' names; prints ms first.
-
-    `--keep` adds what was found to bench/results.json and the page: all of it at once takes an hour.
-    """
-    size, *chosen = words
-    found: Longest = {size: {}}
-    stores = tuple(word for word in chosen if word in STORES) or STORES
-    stories = tuple(story for story in STORIES if story.__name__ in chosen) or STORIES
-    for store in stores:
-        for story in stories:
-            for event, turns in turns_of(int(size), store, story).items():
-                most = percentile(turns, 0.99) * 1000
-                longest = found[size].setdefault(store, {})
-                longest[event] = max(longest.get(event, 0.0), round(max(turns) * 1000, 1))
-                print(
-                    f"{max(turns) * 1000:8.1f} ms  {store}: {event} ({len(turns):,} turns, 99 of 100: {most:.1f} ms)",
-                    flush=True,
-                )
-    if "--keep" in words:
-        keep("mq_mass", lambda part: figures(with_earlier(found, part)))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    size, *chosen = sys.argv[1:]
+    wanted = [word for word in chosen if word not in STORES]
+    for store in [store for store in STORES if store in chosen] or STORES:
+        for event, ms in longest_turns(int(size), store, *wanted).items():
+            print(f"{ms:8.1f} ms  {store}: {event}", flush=True)
