@@ -117,7 +117,7 @@ class Walk:
         """Start a traced process, which ends with the walk."""
         command = [sys.executable, *words]
         process = subprocess.Popen(command, env=self.traced, cwd=HOUSE, text=True, **popen)  # type: ignore[call-overload]
-        self.stack.callback(process.wait, SECONDS)
+        self.stack.enter_context(process)
         self.stack.callback(process.terminate)
         return process  # type: ignore[no-any-return]
 
