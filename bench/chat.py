@@ -98,9 +98,8 @@ def load(opened: Hall, people: People, **order: Any) -> dict[str, Any]:
     """Let the clients talk. Return what they have seen: every message, in order."""
     with clients(opened, people, **order) as process:
         found: dict[str, Any] = json.loads(process.communicate(timeout=120)[0])
-    wrong = {key: found[key] for key in ("missing", "disorder", "answers")}
     if found["missing"] or found["disorder"] or set(found["answers"]) != {"ACCEPTED"}:
-        raise RuntimeError(f"messages went wrong: {wrong}")
+        raise RuntimeError(f"{found['missing']} missing, {found['disorder']} out of order, answers {found['answers']}")
     return found
 
 

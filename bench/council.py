@@ -19,10 +19,8 @@ AGENT = """
 import contextlib, io, os, sys
 sys.path.insert(0, os.path.dirname(os.path.realpath(os.path.join(os.environ["KINGDOM_HOME"], "codec.py"))))
 import ignite_mime
-
-def send(to, kind, body, asked):
-    said = ["send", "--from", os.environ["KINGDOM_AGENT"], "--to", to, "--type", kind, "--reply-to", asked]
-    said += ["--body", body]
+def send(to, kind, body, re):
+    said = ["send", "--from", os.environ["KINGDOM_AGENT"], "--to", to, "--type", kind, "--reply-to", re, "--body", body]
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
         assert ignite_mime.main(said) == 0
 """

@@ -17,8 +17,11 @@ from kingdom.base.home.places import Places
 
 PAUSE = 0.01
 """Between two single events, so that each one finds an idle king."""
-PAST = (("events", "completed", "evt-github-old-{}"), ("tasks", "completed", "task-20260101-{}"))
-PAST_ENDS = (("messages", "sent", "msg-20260101-{}"), ("results", "", "task-20260101-{}"))
+PAST = {
+    "events/completed": "evt-github-old-{}",
+    "tasks/completed": "task-20260101-{}",
+    "messages/sent": "msg-20260101-{}",
+}
 _numbers = itertools.count(1)
 
 
@@ -122,8 +125,8 @@ def with_a_past(found: Found, root: Path, rounds: int, past: tuple[int, ...]) ->
 
 def remember(places: Places, count: int) -> None:
     """Fill a home with ended work. Only the names count, so the files share their content by hard links."""
-    for kind, state, shape in (*PAST, *PAST_ENDS):
-        there = places.folder(kind, state) if state else places.results
+    folders = {places.folder(*folder.split("/")): shape for folder, shape in PAST.items()}
+    for there, shape in {**folders, places.results: PAST["tasks/completed"]}.items():
         there.mkdir(parents=True, exist_ok=True)
         for number in range(count):
             path = there / f"{shape.format(number)}.json"

@@ -24,11 +24,9 @@ import subprocess, sys
 from huey import SqliteHuey
 from huey.consumer_options import ConsumerConfig
 huey = SqliteHuey(filename=sys.argv[1], fsync=True)
-
 @huey.task()
 def job(script):
     subprocess.run([script], check=True)
-
 if sys.argv[2:]:
     for _ in range(int(sys.argv[2])):
         job(sys.argv[3])
@@ -54,9 +52,9 @@ def run(quick: bool) -> Found:
         found.add(f"jobs a second, {AT_ONCE} at once", mode, rates[mode])
         found.add("the best peer", mode, rates.get(best, []))
         found.times("one job alone, event → message", mode, [times_alone(fresh(), root, mode, alone)])
-    if others:
-        title = f"Runners of commands, {jobs} jobs waiting"
-        found.table(title, ["jobs/s"], {name: [median(rates[name])] for name in others})
+    found.table(
+        f"Runners of commands, {jobs} jobs waiting", ["jobs/s"], {name: [median(rates[name])] for name in others}
+    )
     if not quick:
         steady(found, fresh(), root, 10_000)
     return found

@@ -20,6 +20,7 @@ from kingdom.council import mime
 BODY = "tasks:\n" + "".join(f'- task_id: "task_{number:03d}"\n  title: "タスク"\n' for number in range(24))
 ABOUT: dict[str, Any] = {"from_agent": "coordinator", "to_agents": ["ignitian_1"], "msg_type": "task_list"}
 THREAD = {"priority": "high", "thread_id": "task-20260210-001", "repo": "owner/repo", "issue": "42"}
+IN_THREAD = ("Priority", "Thread-ID", "Repository", "Issue")
 FIELDS = {**ABOUT, **THREAD, "body": BODY}
 
 
@@ -58,16 +59,12 @@ def _parsed(data: bytes) -> dict[str, object]:
 
 def _built() -> bytes:
     message = EmailMessage(policy=policy.compat32)
-    message["MIME-Version"] = "1.0"
-    message["Message-ID"] = make_msgid(domain="ignite.local")
-    message["From"] = FIELDS["from_agent"]
-    message["To"] = ", ".join(FIELDS["to_agents"])
-    message["Date"] = formatdate(localtime=True)
-    message["X-IGNITE-Type"] = FIELDS["msg_type"]
-    for name, value in zip(("Priority", "Thread-ID", "Repository", "Issue"), THREAD.values(), strict=True):
-        message[f"X-IGNITE-{name}"] = value
-    message["Content-Type"] = "text/x-yaml; charset=utf-8"
-    message["Content-Transfer-Encoding"] = "8bit"
+    head = {"MIME-Version": "1.0", "Message-ID": make_msgid(domain="ignite.local"), "From": FIELDS["from_agent"]}
+    head |= {"To": ", ".join(FIELDS["to_agents"]), "Date": formatdate(localtime=True), "X-IGNITE-Type": "task_list"}
+    head |= {f"X-IGNITE-{name}": value for name, value in zip(IN_THREAD, THREAD.values(), strict=True)}
+    head |= {"Content-Type": "text/x-yaml; charset=utf-8", "Content-Transfer-Encoding": "8bit"}
+    for name, value in head.items():
+        message[name] = value
     message.set_payload(BODY.encode().decode("ascii", "surrogateescape"))
     return message.as_bytes()
 

@@ -410,15 +410,12 @@ def several(found: Found, what: str, ours: Sequence[Peer], kinds: Sequence[str],
 
 def _several(peer: Peer, kinds: Sequence[str], each: int) -> dict[str, float]:
     found = {}
+    calls = {"publish": lambda queue: queue.publish(BODY), "take+ack": lambda queue: queue.take()}
     with running(peer) as opens:
-        filler = partial(at_once, opens, _fill, 1, 1)
-        filler()
+        at_once(opens, _fill, 1, 1)
         for kind in kinds:
             for clients in CLIENTS:
-                for what, work in (
-                    ("publish", lambda queue: queue.publish(BODY)),
-                    ("take+ack", lambda queue: queue.take()),
-                ):
+                for what, work in calls.items():
                     case = f"{what}, {clients} {kind}"
                     found[case] = at_once(opens, work, each, clients, threads=kind == "threads", shared=peer.shared)
     return found
