@@ -72,7 +72,9 @@ def _folders_in(folder: Path) -> Iterator[Path]:
 
 def _data_of(other: Places) -> Iterator[Path]:
     """Yield what a kingdom keeps, without its program: a checkout may be a home, and ours may run from there."""
-    yield from (other.state, other.queue, other.workspaces, other.logs, other.memory, *other.copies_of_env())
+    yield from (other.state, other.queue, other.workspaces, other.logs, other.memory)
+    with suppress(OSError):  # another user's may not be listed
+        yield from other.copies_of_env()
 
 
 def _is_needed(path: Path, home: Path) -> bool:

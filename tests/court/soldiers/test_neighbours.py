@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,29 @@ def test_what_a_home_in_another_needs_is_not_withheld(home: Path) -> None:
     other = a_home(home / "other")
     own = a_home(other / "workspace/gen-x/task-1/own")
     assert withheld(own, home) == data_of(other) - {f"{other}/workspace"}
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Look at files as a user for whom modes count."""
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(was)
+
+
+def test_a_home_whose_names_may_not_be_listed_is_withheld_too(home: Path) -> None:
+    own, other = a_home(home / "own"), a_home(home / "other")
+    for folder, mode in ((home, 0o755), (other, 0o311), (other / "state", 0o711)):
+        folder.chmod(mode)
+    try:
+        with as_nobody():
+            assert withheld(own, home) == data_of(other) - {f"{other}/.env.old"}
+    finally:
+        other.chmod(0o700)
 
 
 def test_projects_secrets_are_withheld(home: Path) -> None:
