@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kingdom.mq.errors import StoreError
 from kingdom.mq.message_format import Draft
 from tests.mq.rigs import QUEUE, Rig
 from tests.syncs import Steps, noted
@@ -67,10 +70,61 @@ def test_a_message_that_is_published_and_taken_in_one_group_is_synced(files: tup
     assert len(os.listdir(Path(rig.folder, "fs", QUEUE, "processing"))) == 1
 
 
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count how often each file is synced, by the end of its name."""
+    found: Counter[str] = Counter()
+    sync = os.fdatasync
+
+    def fdatasync(fd: int) -> None:
+        found[os.readlink(f"/proc/self/fd/{fd}").rpartition("-")[2]] += 1
+        sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return found
+
+
 @pytest.mark.parametrize("backend", ["sqlite", "hybrid"])
-def test_commits_after_a_take_are_synced(open_rig: Callable[..., Rig], backend: str) -> None:
+def test_a_database_is_synced_for_everything_but_a_take(
+    open_rig: Callable[..., Rig], backend: str, syncs: Counter[str]
+) -> None:
     rig = open_rig(backend, durability="power")
     rig.publish()
-    rig.lease()
-    (level,) = rig.mq.store._connection.execute("PRAGMA synchronous").fetchone()  # type: ignore[attr-defined]
-    assert level == 2
+    before = syncs["wal"]
+    leased = rig.lease()
+    assert syncs["wal"] == before
+    rig.ack(leased)
+    assert syncs["wal"] == before + 1
+    rig.mq.queues.pause(QUEUE)
+    assert syncs["wal"] == before + 2
+
+
+def test_a_commit_rarely_makes_the_log_longer(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("sqlite", durability="power")
+    log = Path(rig.folder, "yirangmq.db-wal")
+    sizes = set()
+    for _ in range(60):
+        rig.publish()
+        sizes.add(log.stat().st_size)
+    assert len(sizes) < 12
+    rig.reopen(kill=True)
+    assert rig.counts() == (60, 0, 0, 0)
+
+
+def test_what_a_failed_sync_left_does_not_hide_what_comes_later(
+    open_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells of a page that it could not write once, and calls it clean from then on."""
+    rig = open_rig("sqlite", durability="power")
+    rig.publish()
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fdatasync", fails)
+        with pytest.raises(StoreError, match="commit"):
+            rig.publish()
+    assert Path(rig.folder, "yirangmq.db-wal").stat().st_size == 0
+    rig.publish()
+    assert rig.counts()[0] in (2, 3)
+
+
+def fails(fd: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -193,6 +193,7 @@ class HybridStore(SqliteStore):
             make_folder(Path(self._scratch))
             states = self._tables.states
             self._originals = original_rows.take_over(connection, self._sql, states, named, self._batch.commit) > 0
+            self._sync()
             for file in done:
                 file.unlink()
         except OSError as error:
@@ -263,7 +264,7 @@ class HybridStore(SqliteStore):
         """Return whether the process before this one closed the store, so that nothing is left over. True only once."""
         said = bool(self._query("select_body", (CLOSED,)))
         if said:
-            self._query("delete_body", (CLOSED,))
+            self._run_synced("open the store", self._sql["delete_body"], (CLOSED,))
         return said
 
     def _clear_orphans(self, found: Iterable[Found]) -> None:

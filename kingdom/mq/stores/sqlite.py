@@ -20,6 +20,7 @@ from kingdom.mq.stores import damage, original_messages, original_rows
 from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray, is_take
 from kingdom.mq.stores.original_messages import Original
 from kingdom.mq.stores.reserve import Reserve
+from kingdom.mq.stores.write_ahead_log import WriteAheadLog
 
 HERE = Path(__file__).parent
 QUIET_S = 0.05
@@ -101,8 +102,8 @@ class SqliteStore:
         self._skipped = False
         #: Whether there were rows of the original at the start: it keeps no policy for most queues.
         self._originals = False
-        #: Whether commits are synced, and one that is not does no harm to the database.
-        self._may_skip_syncs = False
+        #: What is synced when a commit must survive a power cut; None: SQLite decides.
+        self._wal: WriteAheadLog | None = None
         self._connection = self._connect()
         self._reserve = Reserve(self._path.with_name(f"{self._path.name}.reserve"), config.part("sqlite")["reserveMiB"])
 
@@ -160,7 +161,7 @@ class SqliteStore:
         return archived[:most]
 
     def remove_queue(self, queue: str) -> bool:
-        self._query("delete_body", (f"policy:{queue}",))
+        self._run_synced("delete a queue", self._sql["delete_body"], (f"policy:{queue}",))
         return True
 
     def _settle_all(self, action: str) -> None:
@@ -213,22 +214,9 @@ class SqliteStore:
             yield DedupEntry(kind, at, queue, key, tuple("" if id == "-" else id for id in ids.split(" ")))
 
     def commit(self) -> None:
-        if not self._steps:
-            return
-        if not (self._only_takes and self._may_skip_syncs):
-            self._commit()
-            return
-        # The next commit that is synced makes these durable too: both are in one file, in this order.
-        self._sync_commits("NORMAL")
-        self._commit()
-        self._sync_commits("FULL")
-
-    def _sync_commits(self, level: Literal["NORMAL", "FULL"]) -> None:
-        """Set whether a commit waits for the disk (FULL)."""
-        self._connection.executescript(f"PRAGMA synchronous = {level}")
-
-    def _commit(self) -> None:
         steps = self._steps
+        if not steps:
+            return
         try:
             now, before = time.monotonic(), self._committed_at
             self._committed_at = now
@@ -241,11 +229,18 @@ class SqliteStore:
                 self._connection.execute(*steps[0])
             else:
                 self._write(steps)
-        except (sqlite3.Error, sqlite3.Warning) as error:
+            if not self._only_takes:
+                self._sync()
+        except (sqlite3.Error, sqlite3.Warning, OSError) as error:
             self._break("commit", error)
         self._steps, self._only_takes = [], True
         if self._large:
             self._large.clear()
+
+    def _sync(self) -> None:
+        """Make durable all that was committed so far, takes too: it is in one file, in this order."""
+        if self._wal is not None:
+            self._wal.sync()
 
     def _write(self, steps: Sequence[Step], settle: int = 0) -> None:
         """Log the steps, bring the oldest changes into the tables, and trim the log."""
@@ -352,10 +347,8 @@ class SqliteStore:
         self._forget()
         with suppress(sqlite3.Error):
             self._connection.rollback()
-            if self._may_skip_syncs:
-                self._sync_commits("FULL")  # a take may have failed before it could
-        if self._reserve.spent:
-            self._empty_wal()
+        # Also because what a failed sync has left unwritten would hide what is written behind it.
+        self._empty_wal()
         self.broken = False
 
     def _forget(self) -> None:
@@ -393,6 +386,8 @@ class SqliteStore:
         with suppress(sqlite3.Error):
             if not self.broken and not self._steps:
                 self._write([], settle=len(self._changes))
+        if self._wal is not None:
+            self._wal.close()
         self._connection.close()
 
     def queues(self) -> Mapping[str, str]:
@@ -404,10 +399,7 @@ class SqliteStore:
     def _save(self, key: str, value: str, kind: str) -> None:
         """Write it right away: it is rare, and must not be lost with a group."""
         now = time.time_ns() // 1_000_000
-        try:
-            self._connection.execute(self._sql["save_record"], (key, value, kind, now, now))
-        except sqlite3.Error as error:
-            raise self._failure("keep a queue's policy", error) from None
+        self._run_synced("keep a queue's policy", self._sql["save_record"], (key, value, kind, now, now))
 
     def load(self) -> Iterator[Found]:
         self._forget()
@@ -565,12 +557,14 @@ class SqliteStore:
     def _set_up(self, connection: sqlite3.Connection) -> None:
         own = self._config.part("sqlite")
         (journal,) = connection.execute(f"PRAGMA journal_mode = {own['journalMode']}").fetchone()
-        self._may_skip_syncs = self._config.durability == "power" and journal == "wal"
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._config.durability == 'power' else 'NORMAL'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchall()
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         migrate(connection, self._tables, self._config.base / own["schemaPath"] if own["schemaPath"] else None)
         self._take_over(connection)
+        if self._config.durability == "power" and journal == "wal":
+            self._wal = WriteAheadLog(self._path)
+            connection.execute("PRAGMA synchronous = NORMAL")
 
     def _take_over(self, connection: sqlite3.Connection) -> None:
         """Let rows of the original be served."""
@@ -584,6 +578,13 @@ class SqliteStore:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise self._failure("answer", error) from None
+
+    def _run_synced(self, action: str, sql: str, values: tuple[Any, ...]) -> None:
+        try:
+            self._connection.execute(sql, values)
+            self._sync()
+        except (sqlite3.Error, OSError) as error:
+            raise self._failure(action, error) from None
 
     def _failure(self, action: str, error: Exception) -> StoreError:
         return StoreError(backend="sqlite", action=action, why=f"{error} ({self._path})")

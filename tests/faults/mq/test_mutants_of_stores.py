@@ -58,10 +58,16 @@ MUTANTS = [
         "files delete queue kill",
     ),
     Mutant(
-        "what comes after a take is not synced either",
-        "kingdom.mq.stores.sqlite:SqliteStore.commit",
-        replace("self._sync_commits('FULL')", "pass"),
+        "an ack is not synced",
+        "kingdom.mq.stores.sqlite:SqliteStore.drop",
+        replace("self._only_takes = False", "pass"),
         "sqlite take power",
+    ),
+    Mutant(
+        "room is made where commits are",
+        "kingdom.mq.stores.write_ahead_log",
+        replace("os.pwrite(A, B, C)", "os.pwrite(A, B, 0)"),
+        "sqlite power",
     ),
     Mutant(
         "every step of a leased message counts as a take",
@@ -143,8 +149,8 @@ MUTANTS = [
     ),
     Mutant(
         "a commit is not synced",
-        "kingdom.mq.stores.sqlite",
-        replace("'FULL' if A == 'power' else 'NORMAL'", "'NORMAL'"),
+        "kingdom.mq.stores.sqlite:SqliteStore.commit",
+        drop("_sync"),
         "sqlite power",
         near="synced",
         quick=True,
