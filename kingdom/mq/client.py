@@ -113,9 +113,8 @@ class _Line:
 
     def _open(self) -> None:
         try:
-            make_folder(
-                self._folder
-            )  # by itself: as a parent it would be open to others, and written to in a slower way
+            # By itself: as a parent it would be open to others, and written to in a slower way.
+            make_folder(self._folder)
             make_folder(self._drafts)
         except PermissionError:
             owner = os.stat(self._requests).st_uid

@@ -84,15 +84,20 @@ def find_codec() -> Path:
     return find_data() / "scripts" / "lib" / "ignite_mime.py"
 
 
+def named_home() -> Path | None:
+    """Return the home that the environment names."""
+    named = os.environ.get("KINGDOM_HOME") or os.environ.get("KINGDOM_BASE_DIR")
+    return Path(os.path.expanduser(named)).resolve() if named else None
+
+
 def find_home() -> Path:
     """Return $KINGDOM_HOME, $KINGDOM_BASE_DIR, the nearest folder around us that is a home, or the checkout.
 
     A leading `~` is the user's folder: shells leave it in quotes, and behind `make HOME_DIR=`. Links are followed:
     soldiers are known by the one true path of their home.
     """
-    for variable in ("KINGDOM_HOME", "KINGDOM_BASE_DIR"):
-        if named := os.environ.get(variable):
-            return Path(os.path.expanduser(named)).resolve()
+    if (named := named_home()) is not None:
+        return named
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "config").is_dir() and (folder / "queue").is_dir():

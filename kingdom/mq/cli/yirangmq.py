@@ -270,7 +270,7 @@ def _lease_seconds(timeout: Milliseconds | None) -> float | None:
 @connected
 def ack(connection: Connection, message_key: str, lease_id: str | None, consumer_id: str | None) -> None:
     """Acknowledge a message: its work is done."""
-    connection.end("ack", message_key, lease_id, consumer_id)
+    connection.call_as_holder("ack", message_key, lease_id, consumer_id)
 
 
 @cli.command()
@@ -289,7 +289,7 @@ def nack(
     requeue: bool,
 ) -> None:
     """Report that the work on a message failed."""
-    connection.end("nack", message_key, lease_id, consumer_id, reason=reason, requeue=requeue)
+    connection.call_as_holder("nack", message_key, lease_id, consumer_id, reason=reason, requeue=requeue)
 
 
 @cli.command()
@@ -309,16 +309,10 @@ def extend(
     visibility: float | None,
 ) -> None:
     """Extend the lease on a message, to keep it longer."""
-    held = _held(message_key, lease_id, consumer_id)
-    connection.call("extend_lease", **held, visibilityTimeoutSec=visibility)
+    connection.call_as_holder("extend_lease", message_key, lease_id, consumer_id, visibilityTimeoutSec=visibility)
 
 
 cli.add_command(click.Command("extend-lease", callback=extend.callback, params=extend.params, help="Same as extend."))
-
-
-def _held(message_key: str, lease_id: str | None, consumer_id: str | None) -> dict[str, Any]:
-    consumer = consumer_id or (None if lease_id else DEFAULT_CONSUMER)
-    return {"messageKey": message_key, "leaseId": lease_id, "consumerId": consumer}
 
 
 @cli.command()

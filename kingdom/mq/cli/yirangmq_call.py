@@ -17,7 +17,7 @@ import click
 
 from kingdom.base.durations import MS, in_ms
 from kingdom.base.errors import Exit, KingdomError, NotRunning
-from kingdom.base.home.places import Places, find_home
+from kingdom.base.home.places import Places, find_home, named_home
 from kingdom.mq import configuration
 from kingdom.mq.cli import yirangmq_tables as tables
 from kingdom.mq.client import START_IT, Client
@@ -83,21 +83,21 @@ class Connection:
         with self.open() as queues:
             self.show(queues.call(command, given(**payload)))
 
-    def end(
+    def call_as_holder(
         self, command: str, message_key: str, lease_id: str | None, consumer_id: str | None, **payload: Any
     ) -> None:
-        """Acknowledge or refuse a message. Its key alone is enough for the default consumer, or by the policy."""
-        named = given(messageKey=message_key, leaseId=lease_id, consumerId=consumer_id)
-        if self.direct or lease_id or consumer_id:
-            self.call(command, **named, **payload)
-            return
+        """Make a call about a leased message. Its key alone is enough for the default consumer, or by the policy."""
+        fields = given(messageKey=message_key, leaseId=lease_id, consumerId=consumer_id, **payload)
         with self.open() as queues:
-            try:
-                answer = queues.call(command, {**named, "consumerId": DEFAULT_CONSUMER, **payload})
-            except Refused as refused:
-                if refused.code != LeaseMismatch.code:
-                    raise
-                answer = queues.call(command, {**named, **payload})
+            if self.direct or lease_id or consumer_id:
+                answer = queues.call(command, fields)
+            else:
+                try:
+                    answer = queues.call(command, {**fields, "consumerId": DEFAULT_CONSUMER})
+                except Refused as refused:
+                    if refused.code != LeaseMismatch.code:
+                        raise
+                    answer = queues.call(command, fields)
             self.show(answer)
 
     def show(self, answer: Answer) -> None:
@@ -109,7 +109,7 @@ class Connection:
 
     def _folders(self) -> MailboxFolders:
         if self.config is None:
-            root = self.ipc_root or _mailbox_here()
+            root = self.ipc_root or (None if named_home() else _mailbox_here())
             return MailboxFolders.at(root) if root else MailboxFolders.of_home(Places(find_home()))
         found = configuration.load(Places(find_home()), self.config)
         return found.box if self.ipc_root is None else MailboxFolders.at(self.ipc_root, found.config["ipc"])

@@ -6,7 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from kingdom.mq.cli.yirangmq import cli
 from kingdom.mq.client import Client
 from kingdom.mq.mailbox.commands import COMMANDS
-from tests.mq.mailbox.boxes import Running
+from tests.mq.mailbox.boxes import Running, configure
 from tests.waiting import SOON, wait_until
 
 DOCS = Path(__file__).parents[3] / "docs" / "mq"
@@ -84,6 +87,51 @@ def test_the_c_client_compiles_and_talks_to_python(manager: Running, home: Path,
 
 
 UNIT = DOCS.parents[1] / "deploy" / "yirangmq.service"
+
+
+OPEN = {
+    "requestsMode": "1733",
+    "clients": {"sensor": {"owner": 61002, "group": 62000, "mode": "2770", "may": {"publish": ["telemetry"]}}},
+}
+
+
+def _runs_for_others(python: str) -> bool:
+    try:
+        return subprocess.run([python, "-c", ""], user=61001, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN BECOME OTHER USERS: NOT TESTED")
+def test_other_users_reach_the_mailbox_of_the_unit() -> None:
+    """By the unit's own words, but for where its home is: the manager as one user, a client as another."""
+    python = next(filter(_runs_for_others, (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}")), None)
+    if python is None:
+        pytest.skip("NO PYTHON THAT OTHER USERS MAY START: NOT TESTED")
+    said = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] not in "#[")
+    home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
+    configure(home, {"durability": "process", "backend": "memory", "ipc": OPEN})
+    home.chmod(int(said["StateDirectoryMode"], 8))
+    for path in (home, home / "config", home / "config" / "mq.yaml"):
+        os.chown(path, 61001, 61001)
+    manager: dict[str, Any] = {"user": 61001, "group": 61001, "extra_groups": [62000], "umask": 0o077, "cwd": home}
+    path = f"{DOCS.parents[1]}:{sysconfig.get_path('purelib')}"
+    environment = {**os.environ, "KINGDOM_HOME": str(home), "PYTHONPATH": path}
+    prepare = said["ExecStartPre"].replace(said["Environment"].partition("=")[2], str(home))
+    subprocess.run(prepare.split(), check=True, **manager)
+    serve = [python, *said["ExecStart"].split()[1:]]
+    with subprocess.Popen(serve, env=environment, stderr=subprocess.DEVNULL, **manager) as process:
+        try:
+            there = home / "queue" / "mailbox" / "responses" / "sensor"
+            wait_until(there.is_dir, SOON, "the client has its folder")
+            words = ["publish", "--client-id", "sensor", "--queue", "telemetry", "--message", "{}"]
+            ask = [python, "-m", "kingdom.mq.cli.yirangmq", *words, "--ipc-root", home / "queue" / "mailbox"]
+            client: dict[str, Any] = {"user": 61002, "group": 61002, "extra_groups": [62000], "cwd": "/"}
+            ended = subprocess.run(ask, env=environment, capture_output=True, text=True, check=False, **client)
+            assert (ended.returncode, "messageKey" in ended.stdout) == (0, True), ended.stderr
+        finally:
+            process.terminate()
+    shutil.rmtree(home)
 
 
 def test_the_unit_starts_a_manager_that_serves_and_ends(home: Path) -> None:

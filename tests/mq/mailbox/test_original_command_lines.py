@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from tests.mq.mailbox.boxes import ByHand, Ended, Running, configure
 TAKE = ("consume", "--queue", "telemetry", "--consumer-id", "consumer-01")
 
 
-def words(*given: str, home: Path) -> Ended:
-    ended = CliRunner().invoke(cli, list(given), env={"KINGDOM_HOME": str(home)})
+def words(*given: str, home: Path | None) -> Ended:
+    """Without a home the environment names none."""
+    environment = {"KINGDOM_HOME": None if home is None else str(home), "KINGDOM_BASE_DIR": None}
+    ended = CliRunner().invoke(cli, list(given), env=environment)
     return Ended(ended.exit_code, ended.stdout, ended.stderr)
 
 
@@ -47,6 +50,12 @@ def test_a_message_is_requeued_by_its_key_alone(direct: Path) -> None:
     assert words(*nack, home=direct).returncode == 0
     counts = json.loads(words("status", "--direct", "--queue", "telemetry", home=direct).stdout)["metrics"]
     assert (counts["ready"], counts["inflight"]) == (2, 0)
+
+
+def test_a_lease_is_extended_by_its_key_alone(direct: Path) -> None:
+    key = key_of(words(*TAKE, "--direct", home=direct))
+    extended = words("extend", "--direct", "--message-key", key, "--visibility", "600", home=direct)
+    assert json.loads(extended.stdout)["leaseUntil"] > (time.time() + 500) * 1000
 
 
 def in_queue(manager: Running, queue: str) -> str:
@@ -101,7 +110,16 @@ def test_a_mailbox_in_the_working_directory_is_found_first(
 ) -> None:
     monkeypatch.chdir(home)
     os.symlink(manager_by_key.root, home / "ipc")
-    assert words("health", home=home / "elsewhere").returncode == 0
+    assert words("health", home=None).returncode == 0
+
+
+def test_a_home_that_the_environment_names_comes_before_it(
+    manager_by_key: Running, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    os.symlink(manager_by_key.root, home / "ipc")
+    ended = words("health", home=home / "elsewhere")
+    assert (ended.returncode, str(home / "elsewhere") in ended.stderr) == (3, True)
 
 
 def test_a_folder_that_is_no_mailbox_is_passed_over(
