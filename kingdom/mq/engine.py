@@ -76,14 +76,10 @@ class Leased(NamedTuple):
     consumer: str
     #: When the lease ends, in ms since the epoch by the wall clock.
     lease_until: int
+    #: When it was published, in ms since the epoch by the wall clock.
+    created_at: int
     #: The whole message as the store has it.
     body: str
-
-    @property
-    def created_at(self) -> int:
-        if names.is_ours(self.message_id):
-            return names.created_of(self.message_id)
-        return int(self.envelope().get("createdAt") or 0)
 
     def envelope(self) -> dict[str, Any]:
         """Return everything of the message but payload and attributes: type, traceId and so on."""
@@ -326,8 +322,6 @@ class Engine:
         queue.published += 1
         self._queues.changed = True
         self._timers.add(queue, name, due, now)
-        if expires:
-            self._timers.expire_at(expires, queue, name)
         if draft.dedup_key:
             self._dedup.note_key(queue_name, draft.dedup_key, name, now)
         return Published(message_id, names.key(queue_name, message_id))
@@ -385,7 +379,7 @@ class Engine:
     ) -> Leased | None:
         """Return the leased message; None when it is expired, malformed or gone."""
         is_plain = len(name) == names.PLAIN_LENGTH
-        if not is_plain and 0 < names.expires_of(name) <= now:
+        if not is_plain and 0 < self._timers.expiries.end_of(name) <= now:
             self._drop(queue, name)
             return None
         lease_id = self._ids.lease_id()
@@ -424,8 +418,14 @@ class Engine:
             lease_id,
             consumer,
             until - now + self._wall(),
+            self._created_at(new, body, now),
             body,
         )
+
+    def _created_at(self, name: str, body: str, now: int) -> int:
+        if names.is_foreign(name):
+            return int(message_format.header(body).get("createdAt") or 0)
+        return self._wall_watch.as_told_now(names.created_of(name), now)
 
     def _content(
         self, queue: QueueState, state: State, name: str, body: str, is_plain: bool
@@ -444,7 +444,7 @@ class Engine:
 
     def _reject(self, queue: QueueState, name: str, now: int) -> None:
         """Make a ready message a dead letter: leasing it to ourselves finds what is wrong with it."""
-        if 0 < names.expires_of(name) <= now:
+        if 0 < self._timers.expiries.end_of(name) <= now:
             self._drop(queue, name)
             return
         self._lease(queue, "ready", name, "", names.digest(""), now, now)
@@ -656,7 +656,8 @@ class Engine:
             queue, name = found
             message = Waiting.read(self.store, queue.name, name, now)
             if message is not None:
-                begun.seen.append(message)
+                created = self._wall_watch.as_told_now(message.created_at, now)
+                begun.seen.append(message._replace(created_at=created))
                 begun.room -= len(message.payload) + len(message.attributes)
         return False
 

@@ -71,8 +71,6 @@ class Failures:
             return
         self._leases.end(lease, now)
         self._timers.add(queue, new, due, now)
-        if expires := names.expires_of(new):
-            self._timers.expire_at(expires, queue, new)
 
     def give_back(self, lease: Lease, now: int) -> None:
         """Let a message that never reached its consumer wait as before, in its old place, without a try more."""

@@ -132,8 +132,6 @@ class Handover:
                 queue.add_dead(name)
                 continue
             self._timers.add(queue, name, queue.due_of(name, now), now)
-            if expires := names.expires_of(name):
-                self._timers.expire_at(expires, queue, name)
         if holder.messages:
             return False
         self._holders.pop(holder_id, None)

@@ -124,5 +124,3 @@ class Moving:
             queue.add_dead(name)
             return
         self._timers.add(queue, name, queue.due_of(name, now), now)
-        if expires := names.expires_of(name):
-            self._timers.expire_at(expires, queue, name)

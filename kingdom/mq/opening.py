@@ -66,7 +66,7 @@ class Opening:
         now = self._clock()
         self.loads += 1
         self._leases.forget()
-        self._timers.forget()
+        self._timers.begin(now)
         self._deduplication.forget()
         self._queues.load()
         ready: dict[str, list[list[str]]] = {}
@@ -128,8 +128,6 @@ class Opening:
             self._reject(queue, name, now)
             return
         self._timers.add(queue, name, due, now)
-        if about.expires:
-            self._timers.expire_at(about.expires, queue, name)
         key = names.key_of(queue.name, name)
         self._log("mq.adopted", f"{stray.file} in {queue.name} is {key} now", queue=queue.name)
 

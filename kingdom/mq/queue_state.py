@@ -303,6 +303,13 @@ class QueueState:
             return self._take_targeted(target, name)
         return self.mortal.remove(name)
 
+    def holds(self, name: str) -> bool:
+        """Return whether a message with a time to live waits here."""
+        turned = names.due_first(name)
+        if turned in self.delayed or turned in self.inherited.names:
+            return True
+        return name in (self.targeted.get(target, ()) if (target := names.target_of(name)) else self.mortal)
+
     def __len__(self) -> int:
         return self.ready_count + self.delayed_count
 

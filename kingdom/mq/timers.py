@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from kingdom.mq import names
 from kingdom.mq.budget import Budget
+from kingdom.mq.expiries import Expiries
 from kingdom.mq.names import NEVER
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
@@ -22,18 +23,20 @@ class Timers:
         self._queues = queues
         #: A heap of (when, queue name): a delayed message of the queue may be due.
         self._releases: list[tuple[int, str]] = []
-        #: A heap of (when, queue name, message name): the message may expire.
-        self._expiries: list[tuple[int, str, str]] = []
+        self.expiries = Expiries(queues)
         #: A heap of (when, name of a dead-letter queue): a dead letter that was given back may be consumed again.
         self._rests: list[tuple[int, str]] = []
 
-    def forget(self) -> None:
+    def begin(self, now: int) -> None:
+        """Begin anew: the store is about to be loaded."""
         self._releases.clear()
-        self._expiries.clear()
+        self.expiries.begin(now)
         self._rests.clear()
 
     def add(self, queue: QueueState, name: str, due: int, now: int) -> None:
         """Add a message to its queue, ready or delayed."""
+        if len(name) != names.PLAIN_LENGTH:
+            self.expiries.add(queue, name)
         if due <= now:
             queue.add_ready(name)
             self._queues.arrived.add(queue.name)
@@ -47,7 +50,7 @@ class Timers:
         """Add all that wait in a queue, after a start. Returns the sequence to go on from."""
         sequence, expiring = queue.fill(found, now)
         for name in expiring:
-            self.expire_at(names.expires_of(name), queue, name)
+            self.expiries.inherit(queue, name)
         if queue.ready_count:
             self._queues.arrived.add(queue.name)
         self._set_next_release(queue)
@@ -57,9 +60,6 @@ class Timers:
         """Judge anew when delayed messages from before the start are due, by a wall clock set forward by `ahead` ms."""
         queue.judge_inherited(ahead)
         self._set_next_release(queue)
-
-    def expire_at(self, when: int, queue: QueueState, name: str) -> None:
-        heappush(self._expiries, (when, queue.name, name))
 
     def rest(self, queue: QueueState, until: int) -> None:
         """Let those who wait for dead letters of a queue look again then."""
@@ -88,16 +88,15 @@ class Timers:
 
     def take_expired(self, now: int, budget: Budget) -> Iterator[tuple[QueueState, str]]:
         """Remove from their queues and yield messages that waited too long, as many as the budget allows."""
-        while self._expiries and self._expiries[0][0] <= now and budget.is_left():
-            _, queue_name, name = heappop(self._expiries)
-            queue = self._queues.by_name.get(queue_name)
+        while budget.is_left() and (expired := self.expiries.pop(now)) is not None:
             budget.spend()
-            if queue is not None and queue.remove_expired(name):
-                yield queue, name
+            queue = self._queues.by_name.get(expired[0])
+            if queue is not None and queue.remove_expired(expired[1]):
+                yield queue, expired[1]
 
     def next_due(self) -> int:
-        due = NEVER
-        for heap in (self._releases, self._expiries, self._rests):
+        due = self.expiries.next_end()
+        for heap in (self._releases, self._rests):
             if heap and heap[0][0] < due:
                 due = heap[0][0]
         return due

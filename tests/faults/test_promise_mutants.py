@@ -109,6 +109,24 @@ MUTANTS = [
         caught_by=f"{JUMPS}test_a_lease_lasts_no_longer_than_it_was_given_for",
     ),
     Mutant(
+        "a message lives as long as a wall clock that is behind says",
+        "kingdom.mq.expiries:Expiries.end_of",
+        replace("min(A, B)", "A"),
+        caught_by=f"{JUMPS}test_a_time_to_live_is_no_longer_than_it_was",
+    ),
+    Mutant(
+        "a message outlives its time by a wall clock that was set",
+        "kingdom.mq.expiries:Expiries.judge",
+        body("return"),
+        caught_by=f"{JUMPS}test_when_the_clock_is_set_right_what_has_lived_by_it_is_gone",
+    ),
+    Mutant(
+        "a message is called as old as the clock was wrong",
+        "kingdom.mq.wall_watch:WallWatch.as_told_now",
+        body("return when"),
+        caught_by=f"{JUMPS}test_consumers_hear_by_the_clock_as_it_is_now_when_a_message_was_published",
+    ),
+    Mutant(
         "a user who is not listed is served",
         "kingdom.mq.mailbox.senders:Senders._why_not",
         replace("self._is_at_home(sender)", "True"),

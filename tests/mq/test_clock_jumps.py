@@ -174,3 +174,76 @@ def test_messages_of_both_runs_are_found_moved_and_purged(rig: Rig, step: int) -
     assert rig.mq.purge(QUEUE) == 2
     rig.mq.commit()
     assert rig.counts() == (0, 0, 0, 0)
+
+
+@behind
+def test_a_time_to_live_is_no_longer_than_it_was(rig: Rig, step: int) -> None:
+    rig.publish(ttl_ms=60_000)
+    rig.publish("for me", ttl_ms=60_000, target="c")
+    rig.publish("later", ttl_ms=60_000, delay_ms=50_000)
+    restart(rig, step)
+    rig.sweep(59)
+    assert rig.counts() == (3, 0, 0, 0)
+    leased = rig.lease()
+    rig.mq.give_back(leased.message_key, leased.lease_id)
+    rig.sweep(1)
+    assert rig.counts() == (0, 0, 0, 0)
+
+
+@behind
+def test_when_the_clock_is_set_right_what_has_lived_by_it_is_gone(rig: Rig, step: int) -> None:
+    rig.publish(ttl_ms=60_000)
+    rig.publish("longer", ttl_ms=HOUR_MS)
+    restart(rig, step + 61_000)  # it was off for 61 s, and its clock is behind
+    rig.sweep(2)
+    assert rig.counts() == (2, 0, 0, 0)
+    rig.step = -step
+    rig.sweep(2)
+    assert rig.lease_texts() == ["longer"]
+    assert rig.lease() is None
+
+
+def test_a_clock_that_was_ahead_and_is_set_back_ends_no_life_early(rig: Rig) -> None:
+    rig.publish(ttl_ms=2 * HOUR_MS)
+    restart(rig, HOUR_MS)
+    rig.step = -HOUR_MS
+    rig.sweep(2 * 3600 - 3)
+    assert rig.counts() == (1, 0, 0, 0)
+    rig.sweep(4)
+    assert rig.counts() == (0, 0, 0, 0)
+
+
+@steps
+def test_a_step_does_not_move_the_life_of_what_this_run_has_published(rig: Rig, step: int) -> None:
+    restart(rig, 0)
+    rig.publish(ttl_ms=60_000)
+    rig.step = step
+    rig.sweep(59)
+    assert rig.counts() == (1, 0, 0, 0)
+    rig.sweep(1)
+    assert rig.counts() == (0, 0, 0, 0)
+
+
+@steps
+def test_consumers_hear_by_the_clock_as_it_is_now_when_a_message_was_published(rig: Rig, step: int) -> None:
+    rig.publish("before")
+    rig.clock.pass_(10)
+    restart(rig, 0)
+    rig.clock.pass_(10)
+    rig.publish("in this run")
+    rig.clock.pass_(10)
+    rig.step = step
+    told = {message.payload: message.created_at for message in rig.mq.peek(QUEUE)}
+    assert told == {"before": rig.clock.now - 30_000, "in this run": rig.clock.now + step - 10_000}
+    assert {one.payload: one.created_at for one in rig.mq.lease(QUEUE, "c", 2)} == told
+
+
+def test_what_has_gone_is_not_looked_for_again(open_rig: Callable[..., Rig]) -> None:
+    rig = open_rig("sqlite")
+    rig.publish(ttl_ms=HOUR_MS)
+    rig.reopen()
+    rig.ack(rig.lease())
+    rig.sweep(2)
+    rig.sweep(2)
+    rig.sweep(2)
+    assert (rig.mq.next_due() or rig.clock.now + HOUR_MS) > rig.clock.now + 60_000

@@ -58,7 +58,7 @@ MUTANTS = [
     Mutant(
         "what has expired is taken out in one go",
         "kingdom.mq.timers:Timers.take_expired",
-        replace("self._expiries and A and budget.is_left()", "self._expiries and A"),
+        replace("budget.is_left() and (expired := A) is not None", "(expired := A) is not None"),
         caught_by="sweep",
     ),
     Mutant(
