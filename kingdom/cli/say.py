@@ -17,7 +17,7 @@ from kingdom.base.home.places import Places
 from kingdom.base.program import home
 from kingdom.base.program.as_json import line
 from kingdom.base.program.call import Finite
-from kingdom.base.records import notes
+from kingdom.base.records import kept, notes
 from kingdom.base.records.lookup import find, leading_back, task_id_of
 from kingdom.base.records.messages import FAILURES, Event, code_of
 from kingdom.base.runtime.wake import Waker
@@ -209,7 +209,9 @@ class ReplyListener:
                 word, key, default = ENDINGS[result["status"]]
                 says = f"{task.get('type')} — " if word == "complete" else ""
                 kind = "human_input_request" if word == "question" else "notification"
-                return {"type": kind, "task_id": task.id, "content": f"[{word}] {says}{result.get(key) or default}"}
+                content = f"[{word}] {says}{result.get(key) or default}"
+                where = "" if word == "question" else kept.sentence(task.id, kept.folders_named(self._places, task.id))
+                return {"type": kind, "task_id": task.id, "content": f"{content}\n{where}".rstrip()}
         return None
 
     def _is_to_be_told(self, task: str) -> bool:

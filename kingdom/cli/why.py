@@ -28,7 +28,6 @@ from kingdom.cli import complete
 from kingdom.cli.queue_files import find_typed, newest, reason
 from kingdom.court.reasons import Reasons, valid_event
 from kingdom.court.rules import routing
-from kingdom.court.soldiers import results
 
 IDS = ("events", "tasks", "messages", "orders")
 
@@ -247,7 +246,7 @@ def _retries(found: Found) -> list[str]:
 def _result(places: Places, found: Found) -> list[Detail]:
     result, when = _result_of(places, found)
     keys = ("error", "reason", "question", "summary")
-    texts = [f"{key}: {one_line(results.without_work(str(result[key])), 300)}" for key in keys if result.get(key)]
+    texts = [f"{key}: {one_line(result[key], 300)}" for key in keys if result.get(key)]
     lines = [*_at(when, texts), *_at(when, _kept(found, result))]
     if found.get("outcome") != "needs_human":
         return lines

@@ -54,8 +54,7 @@ def kept(terminal: Terminal) -> Path:
 
 def ended(terminal: Terminal, kept: list[str]) -> None:
     terminal.task("completed", TASK, outcome="success", target_general=GENERAL)
-    summary = f"done\nIts work is kept in workspace/{GENERAL}/{TASK}; `kingdom tasks work {TASK}` shows it."
-    write(terminal.places.result(TASK), {"task_id": TASK, "status": "success", "summary": summary, "kept": kept})
+    write(terminal.places.result(TASK), {"task_id": TASK, "status": "success", "summary": "done", "kept": kept})
 
 
 def test_commits_and_changes_of_a_task_are_shown(terminal: Terminal, kept: Path) -> None:

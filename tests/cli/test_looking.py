@@ -339,7 +339,11 @@ def test_why_an_event_was_discarded_though_a_general_would_take_it_now(terminal:
 
 ENDED_IN_SILENCE: dict[str, tuple[dict[str, Any], str, str]] = {
     "done": ({"status": "success", "summary": "3 rooms"}, "notification", "[complete] github.pr.mentioned — 3 rooms"),
-    "failed": ({"status": "failed"}, "notification", "[failed] unknown"),
+    "failed": (
+        {"status": "failed", "kept": ["/srv/castle/workspace/gen-pr/task-1"]},
+        "notification",
+        "[failed] unknown\nIts work is kept in workspace/gen-pr/task-1; `kingdom tasks work task-1` shows it.",
+    ),
     "asked": ({"status": "needs_human", "question": "which?"}, "human_input_request", "[question] which?"),
 }
 

@@ -208,13 +208,13 @@ MUTANTS = [
         "a workspace is removed with the work in it",
         "kingdom.court.general.report:finish",
         replace("general.work_left(A)", "[]"),
-        caught_by=f"{REPORT}test_work_is_kept_however_its_task_ends_and_people_read_where",
+        caught_by=f"{REPORT}test_work_is_kept_however_its_task_ends_and_its_result_names_where",
     ),
     Mutant(
         "nobody reads where a task's work is",
-        "kingdom.court.general.report:finish",
-        replace("results.with_work(result, A, left)", "result"),
-        caught_by=f"{REPORT}test_work_is_kept_however_its_task_ends_and_people_read_where",
+        "kingdom.court.king.messages:_final",
+        replace("kept.sentence(A, B)", "''"),
+        caught_by="tests/court/king/test_outcomes.py::test_an_outcome_becomes_these_messages",
     ),
     Mutant(
         "the work of a try goes when the next one begins",

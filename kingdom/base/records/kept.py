@@ -53,9 +53,15 @@ def kept(places: Places) -> Iterator[Kept]:
 
 def of_task(places: Places, task: str) -> list[Kept]:
     """Return what is kept of one task, the last try first; also where it went on in the workspace of another one."""
-    named = _named(places, task)
+    named = folders_named(places, task)
     found = [one._replace(task=task) for one in kept(places) if one.task == task or str(one.folder) in named]
     return sorted(found, key=lambda one: one.folder.name)
+
+
+def sentence(task: str, folders: Iterable[str]) -> str:
+    """Say where the work of a task is kept, below its home: the paths of a server are not for people. "" if nowhere."""
+    where = " and ".join("/".join(Path(folder).parts[-3:]) for folder in folders)
+    return where and f"Its work is kept in {where}; `kingdom tasks work {task}` shows it."
 
 
 def size(folders: Iterable[Path], seconds: float) -> tuple[int, bool]:
@@ -82,10 +88,10 @@ def _is_empty(places: Places, task: str, name: str) -> bool:
     except BadName:
         return True
     stays = result.get("status") == "failed" or notes.asks(places, task)
-    return stays and "kept" in result and not any(path.endswith(f"/{name}") for path in _named(places, task))
+    return stays and "kept" in result and not any(path.endswith(f"/{name}") for path in folders_named(places, task))
 
 
-def _named(places: Places, task: str) -> list[str]:
+def folders_named(places: Places, task: str) -> list[str]:
     """Return the folders that the result of a task names."""
     with suppress(BadName):
         said = read_json_or(places.result(task), {}).get("kept")

@@ -143,7 +143,7 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     folders = general.workspaces.folders(task.id, inherited)
     left = general.work_left(task)
     left = [*(folders if left is None else left), *general.workspaces.earlier(task.id)]
-    result = results.with_work(result, services.places.home, left)
+    result = replace(result, kept=[str(folder) for folder in left])
     if result.session_id:
         notes.note_session_id(services.places, services.unsynced, task.id, result.session_id)
     most = general.config["memory"]["largest_bytes"]

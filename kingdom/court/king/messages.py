@@ -8,6 +8,7 @@ from typing import Any
 
 from kingdom.base.errors import BadName
 from kingdom.base.home.places import check_name
+from kingdom.base.records import kept
 from kingdom.base.records.messages import Event, Message, Result, Task
 from kingdom.base.words import one_line
 
@@ -205,6 +206,7 @@ def _what(task: Task) -> str:
 
 
 def _final(code: str, task: Task, result: Result, default_channel: str, content: str) -> MessageDraft:
+    content = "\n".join(filter(None, (content, kept.sentence(task.id, result.kept or ()))))
     final = replace(
         _draft("final", code, task, default_channel, content), context={"reply_context": _reply_context(task, result)}
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from kingdom.base.errors import BadInput
@@ -17,9 +16,6 @@ SPENT = {"spent_usd": "cost_usd", "spent_tokens": "tokens_used"}
 BUDGETS = {"budget_usd": ("spent_usd", "USD"), "budget_tokens": ("spent_tokens", "tokens")}
 FOR_THE_GENERAL = ("session_totals", "final")
 """What a report holds beside a result. `final`: another try would fail in the same way."""
-LAST_WORDS = {"success": "summary", "failed": "error", "skipped": "reason"}
-"""What people read of a result with which a task has ended."""
-KEPT_IN = "Its work is kept in"
 LARGEST_AMOUNT = 1e15
 """Nobody has spent so much; a sum of larger numbers could overflow."""
 
@@ -110,23 +106,6 @@ def redacted(result: Result, clean_json: Callable[[Any], Any]) -> Result:
 def with_warnings(result: Result, warnings: Sequence[str]) -> Result:
     """Return the result with these warnings after its own."""
     return replace(result, warnings=[*(result.warnings or []), *warnings]) if warnings else result
-
-
-def with_work(result: Result, home: Path, kept: Sequence[Path]) -> Result:
-    """Return the result with where its task's work is kept. Its last words say so too; a question stays as it is."""
-    result = replace(result, kept=[str(folder) for folder in kept])
-    if not kept or result.status not in LAST_WORDS:
-        return result
-    where = " and ".join(str(folder.relative_to(home)) for folder in kept)
-    name = LAST_WORDS[result.status]
-    words = getattr(result, name) or ""
-    said: Any = {name: f"{words}\n{KEPT_IN} {where}; `kingdom tasks work {result.task_id}` shows it.".strip()}
-    return replace(result, **said)
-
-
-def without_work(text: str) -> str:
-    """Return the words of a result without where its task's work is kept."""
-    return "\n".join(line for line in text.splitlines() if not line.startswith(KEPT_IN))
 
 
 def _amount(noted: object) -> float:

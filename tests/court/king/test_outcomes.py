@@ -35,9 +35,18 @@ def told(task: Task, status: str, **fields: Any) -> list[tuple[str, str | None, 
 
 NEWS, ASK = "notification", "human_input_request"
 TYPE = "github.pr.review_requested"
+KEPT = [f"/srv/castle/workspace/gen-pr/{name}" for name in ("task-20260207-001", "task-20260207-001.earlier-1")]
+WHERE = (
+    "Its work is kept in workspace/gen-pr/task-20260207-001 and workspace/gen-pr/task-20260207-001.earlier-1; "
+    "`kingdom tasks work task-20260207-001` shows it."
+)
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str, str]]]] = [
     ("success", {"summary": "3 comments"}, {}, [(NEWS, DEFAULT, f"[complete] {TYPE} — 3 comments")]),
     ("success", {}, {}, [(NEWS, DEFAULT, f"[complete] {TYPE} — completed")]),
+    ("success", {"summary": "3", "kept": KEPT}, {}, [(NEWS, DEFAULT, f"[complete] {TYPE} — 3\n{WHERE}")]),
+    ("failed", {"kept": KEPT}, {}, [(NEWS, DEFAULT, f"[failed] unknown\n{WHERE}")]),
+    ("skipped", {"kept": KEPT}, {"reply_to": ASKER}, [(NEWS, "C1", f"[skipped] out of scope\n{WHERE}")]),
+    ("needs_human", {"question": "which?", "kept": KEPT}, {}, [(ASK, DEFAULT, "[question] which?")]),
     ("success", {"summary": ""}, {}, [(NEWS, DEFAULT, f"[complete] {TYPE} — completed")]),
     ("success", {"notify_channel": "C9"}, {}, [(NEWS, "C9", f"[complete] {TYPE} — completed")]),
     (
