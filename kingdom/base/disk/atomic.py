@@ -24,6 +24,7 @@ Name = Path | str
 """Code that handles thousands of files passes text: making a Path costs as much as a system call."""
 Item = tuple[Name, bytes]
 Pair = tuple[Name, Name]
+Version = list[int] | None
 
 _NUMBERS = count(1)
 """Of drafts: two writers of one process may share a scratch folder."""
@@ -450,6 +451,15 @@ def names_in(folder: Name) -> list[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def version(path: Name) -> Version:
+    """Return what changes with a file's content, its permissions, and the file itself; None while there is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return [about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size]
 
 
 def is_there(path: Name) -> bool:

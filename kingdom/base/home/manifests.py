@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.atomic import Disk, Version, version
 from kingdom.base.disk.codec import read_json_or, text_of, to_json
 from kingdom.base.errors import BadConfig, BadName, NoSuchThing
 from kingdom.base.home import config
@@ -24,7 +25,7 @@ EMPTY_IS_NONE = ("repo", "default_repo", "engine", "timezone")
 NAME = re.compile(r"gen-[a-z][a-z0-9-]*")
 UNINSTALLED = "uninstalled"
 """What `kingdom generals uninstall` notes of a general, whose accepted manifest is then forgotten."""
-Fingerprints = dict[str, list[int]]
+Versions = dict[str, Version]
 FIRST_LINE_BYTES = 256
 """The kernel reads so much of it."""
 
@@ -192,12 +193,12 @@ def in_force(places: Places, is_open: Callable[[Path], bool | None] = lambda pat
 
 def _settled_text(path: Path, is_open: Callable[[Path], bool | None]) -> str:
     """Return the text of a file that nobody has been writing meanwhile: half a manifest may be a valid one."""
-    before = fingerprint(path)
+    before = version(path)
     try:
         text = config.read_text(path)
     except FileNotFoundError:
         raise _gone(path) from None
-    if is_open(path) or fingerprint(path) != before:
+    if is_open(path) or version(path) != before:
         raise BadConfig(path=path, line="", key="the file", why="is being written")
     return text
 
@@ -227,7 +228,25 @@ def lost(places: Places) -> list[str]:
 
 def is_uninstalled(places: Places, name: str) -> bool:
     """Return whether a general was uninstalled rather than lost."""
-    return not places.manifest(name).exists() and text_of(places.wanted(name), 64).strip() == UNINSTALLED
+    return not places.manifest(name).exists() and _says_uninstalled(places.wanted(name))
+
+
+def outdated_notes(places: Places, names: Iterable[str]) -> list[Path]:
+    """Return the notes that these were uninstalled, of those whose manifests have been put back since.
+
+    The note comes first and the manifest goes then, so one that is older than its note is about to go.
+    """
+    return [note for name in names if _says_uninstalled(note := places.wanted(name)) and _is_newer(places, name, note)]
+
+
+def _says_uninstalled(note: Path) -> bool:
+    return text_of(note, 64).strip() == UNINSTALLED
+
+
+def _is_newer(places: Places, name: str, note: Path) -> bool:
+    with suppress(OSError):
+        return os.stat(places.manifest(name)).st_ctime_ns > os.stat(note).st_mtime_ns
+    return False
 
 
 def _files(places: Places) -> set[str]:
@@ -248,25 +267,16 @@ def program_misfit(program: Path) -> str | None:
     return None
 
 
-def fingerprints(places: Places) -> Fingerprints:
+def versions(places: Places) -> Versions:
     """Return by general what changes when its manifest does."""
-    return {path.stem: seen for path in places.manifests.glob("[!.]*.yaml") if (seen := fingerprint(path))}
+    return {path.stem: seen for path in places.manifests.glob("[!.]*.yaml") if (seen := version(path))}
 
 
-def fingerprint(path: Path) -> list[int] | None:
-    """Return what changes when a manifest does; None when it is not there."""
-    try:
-        about = os.stat(path)
-    except OSError:
-        return None
-    return [about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size]
-
-
-def note_in_use(places: Places, disk: Disk, role: str, seen: Fingerprints) -> None:
+def note_in_use(places: Places, disk: Disk, role: str, seen: Versions) -> None:
     """Note by which manifests a role works from now on, for whoever has changed one and waits until it holds."""
     disk.rewrite(places.manifests_in_use(role), to_json(seen))
 
 
 def is_in_use(places: Places, role: str, name: str) -> bool:
     """Return whether a role has taken a general's manifest over as it is now."""
-    return bool(read_json_or(places.manifests_in_use(role), {}).get(name) == fingerprint(places.manifest(name)))
+    return bool(read_json_or(places.manifests_in_use(role), {}).get(name) == version(places.manifest(name)))

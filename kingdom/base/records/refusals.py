@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kingdom.base.disk.atomic import Disk
+from kingdom.base.disk.atomic import Disk, Version, version
 from kingdom.base.disk.codec import read_json_or, to_json
 from kingdom.base.errors import BadConfig, KingdomError
 from kingdom.base.home.places import Places
-
-Version = list[int] | None
-"""Changes with a file's content, its permissions, and the file itself; None while there is none."""
-
-
-def version(path: Path | str) -> Version:
-    try:
-        about = os.lstat(path)
-    except OSError:
-        return None
-    return [about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size]
 
 
 def versions(paths: Iterable[Path]) -> dict[str, Version]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from kingdom.base.disk.atomic import Version, version
 from kingdom.base.errors import BadConfig, NoSuchThing
 from kingdom.base.home import config, manifests
 from kingdom.base.home.places import check_name
@@ -41,7 +42,7 @@ class Context:
         self.endings: list[Ending] = []
         """Tasks that end in this turn: their results are written together."""
         self.take_over(services)
-        seen = manifests.fingerprint(services.places.manifest(self.name))
+        seen = version(services.places.manifest(self.name))
         try:
             self.manifest = manifests.of(services.places, self.name)
         except NoSuchThing as error:  # perhaps for a moment
@@ -60,7 +61,7 @@ class Context:
 
     def reread_manifest(self) -> None:
         """Read the manifest again when its file has changed. One that is broken is logged, and the old one kept."""
-        seen = manifests.fingerprint(self.services.places.manifest(self.name))
+        seen = version(self.services.places.manifest(self.name))
         if seen == self._manifest_seen:
             return
         try:
@@ -111,7 +112,7 @@ class Context:
         if soldier.left_traces():
             self.dismiss(soldier)
 
-    def _note_manifest(self, seen: list[int] | None) -> None:
+    def _note_manifest(self, seen: Version) -> None:
         self._manifest_seen = seen
         in_use = {} if seen is None else {self.name: seen}
         manifests.note_in_use(self.services.places, self.services.unsynced, self.name, in_use)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.disk.lease import is_open_for_writing
 from kingdom.base.home import manifests
-from kingdom.base.home.manifests import Fingerprints, InForce
+from kingdom.base.home.manifests import InForce, Versions
 from kingdom.base.home.places import Places
 from kingdom.base.log import Log
 
@@ -20,7 +20,7 @@ class Accepted:
         self._log = log
         make_folder(folder := places.accepted("king"))
         self._copies = {path.stem: path.read_text(errors="replace") for path in folder.glob("[!.]*.yaml")}
-        self._seen: tuple[Fingerprints, dict[str, bool]] | None = None
+        self._seen: tuple[Versions, dict[str, bool]] | None = None
         self._told: dict[str, str] = {}
         self.in_force = InForce([], {}, {}, frozenset())
 
@@ -31,13 +31,14 @@ class Accepted:
 
     def reread(self) -> bool:
         """Return whether manifests have changed. Copies are kept of all that can be read."""
-        seen = manifests.fingerprints(self._places)
+        seen = manifests.versions(self._places)
         gone = {name: manifests.is_uninstalled(self._places, name) for name in self._copies.keys() - seen.keys()}
         if (seen, gone) == self._seen and not self.in_force.broken:
             return False
         self._forget([name for name, is_uninstalled in gone.items() if is_uninstalled])
         found = manifests.in_force(self._places, is_open_for_writing)
         self._keep(found.texts)
+        self._disk.remove_all(manifests.outdated_notes(self._places, found.texts))
         self._tell(found)
         before, self.in_force = self.in_force, found
         if self._seen is None or self._seen[0] != seen:

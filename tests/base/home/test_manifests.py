@@ -150,16 +150,16 @@ def test_names_are_known_even_of_broken_manifests(home: Path) -> None:
         manifests.of(places, "gen-c")
 
 
-def test_the_fingerprint_changes_with_every_change(home: Path) -> None:
+def test_the_version_changes_with_every_change(home: Path) -> None:
     places = founded(home)
-    seen = [manifests.fingerprints(places)]
+    seen = [manifests.versions(places)]
     install(home, "gen-a")
-    seen.append(manifests.fingerprints(places))
+    seen.append(manifests.versions(places))
     install(home, "gen-a", timeout_seconds=90)
-    seen.append(manifests.fingerprints(places))
+    seen.append(manifests.versions(places))
     places.manifest("gen-a").unlink()
     assert len(set(map(str, seen))) == 3
-    assert manifests.fingerprints(places) == seen[0]
+    assert manifests.versions(places) == seen[0]
 
 
 FOREIGN = """\
@@ -223,13 +223,13 @@ def test_a_manifest_is_in_use_until_it_changes(home: Path, tmp_path: Path) -> No
     assert not manifests.is_in_use(places, "king", "gen-pr")
     places.own("king").mkdir(parents=True, exist_ok=True)
     disk = Disk(tmp_path, durability="process")
-    manifests.note_in_use(places, disk, "king", manifests.fingerprints(places))
+    manifests.note_in_use(places, disk, "king", manifests.versions(places))
     assert manifests.is_in_use(places, "king", "gen-pr")
     path.write_text(f"{path.read_text()}\n# changed\n")
     assert not manifests.is_in_use(places, "king", "gen-pr")
     path.unlink()
     assert not manifests.is_in_use(places, "king", "gen-pr")
-    manifests.note_in_use(places, disk, "king", manifests.fingerprints(places))
+    manifests.note_in_use(places, disk, "king", manifests.versions(places))
     assert manifests.is_in_use(places, "king", "gen-pr"), "it is known that it is gone"
 
 

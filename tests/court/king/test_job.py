@@ -19,6 +19,7 @@ from kingdom.base.home import manifests
 from kingdom.base.home.places import Places
 from kingdom.base.records import notes
 from kingdom.base.runtime.role import Services
+from kingdom.cli import packages
 from kingdom.court.king.context import Context
 from kingdom.court.king.dispatch import BATCH
 from kingdom.court.king.job import KingJob
@@ -41,6 +42,7 @@ from tests.fixtures import (
     uninstall,
     write,
 )
+from tests.waiting import SOON, wait_until
 
 TASK = "task-20260207-001"
 TYPE = "github.pr.review_requested"
@@ -328,6 +330,32 @@ def test_an_answer_waits_for_a_general_whose_manifest_cannot_be_read(asked: Path
     mend(path, whole)
     run_king(asked, clock, king)
     assert resumed_by(asked) == ["evt-1"]
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_manifest_that_is_put_back_after_uninstall_can_be_lost_again(
+    is_running: bool, court_home: Path, clock: Clock
+) -> None:
+    install(court_home, "gen-jira", subscribes=["jira.*"])
+    king, path = run_king(court_home, clock), Places(court_home).manifest("gen-jira")
+    kept = path.read_text()
+    packages.uninstall(Places(court_home), king.services.disk, "gen-jira")
+    king = run_king(court_home, clock, king)
+    assert here(court_home, "events", "pending") == []
+    note = Places(court_home).wanted("gen-jira")
+    wait_until(lambda: later_than(note, path, kept), SOON, "the clock goes on")
+    king = run_king(court_home, clock, king if is_running else None)
+    path.unlink()
+    put(court_home, "events", "pending", **event("evt-1", "jira.ticket.assigned"))
+    run_king(court_home, clock, king)
+    assert [made["target_general"] for made in all_of(court_home, "tasks", "pending")] == ["gen-jira"]
+    assert manifests.lost(Places(court_home)) == ["gen-jira"]
+
+
+def later_than(note: Path, path: Path, text: str) -> bool:
+    """Write a file, and return whether the kernel's coarse clock has gone on since the note was written."""
+    path.write_text(text)
+    return path.stat().st_ctime_ns > note.stat().st_mtime_ns
 
 
 def test_half_a_manifest_is_not_taken_over_while_somebody_writes_it(court_home: Path, clock: Clock) -> None:
