@@ -231,8 +231,14 @@ MUTANTS = [
     Mutant(
         "a soldier's name for git is not set",
         "kingdom.court.soldiers.prepare:basic_order",
-        replace("{'TMPDIR': A, 'GIT_CONFIG_SYSTEM': B}", "{'TMPDIR': A}"),
+        replace("{'TMPDIR': A, **B}", "{'TMPDIR': A}"),
         caught_by=f"{REPORT}test_a_soldier_can_commit_where_nobody_has_a_name",
+    ),
+    Mutant(
+        "a sandbox gets the whole of its owner's git",
+        "kingdom.court.soldiers.owner:lay_git_config",
+        replace("git_settings(sandbox=A)", "git_settings(sandbox=False)"),
+        caught_by=f"{REPORT}test_a_name_to_commit_in_leaves_the_rest_of_the_owners_git_as_it_is[on]",
     ),
     Mutant(
         "what cannot be searched counts as clean",

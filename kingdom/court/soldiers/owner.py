@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.disk.codec import read_json, text_of
 from kingdom.base.errors import BadFile
+from kingdom.base.home.manifests import Manifest
 from kingdom.base.home.places import Places
 from kingdom.court.soldiers.engines.base import Surroundings
 
@@ -24,6 +26,14 @@ SIGNED_IN = (".claude/.credentials.json", ".codex/auth.json")
 KINGDOM = {"name": "Kingdom", "email": "kingdom@localhost"}
 """In whose name soldiers commit when nobody is named."""
 SYSTEM_GIT_CONFIG = "/etc/gitconfig"
+OWNERS_GIT = (".config/git/config", ".gitconfig")
+HARMLESS_GIT = re.compile(
+    r"(?:advice|alias|apply|checkout|color|column|fetch|grep|i18n|log|merge|pull|rebase|rerere|stash|status|switch)"
+    r"\.[a-z0-9-]+|branch\.autosetup(?:merge|rebase)|core\.(?:abbrev|autocrlf|eol|quotepath|safecrlf|whitespace)"
+    r"|diff\.(?:algorithm|colormoved|context|mnemonicprefix|noprefix|renames)|init\.defaultbranch"
+    r"|push\.(?:autosetupremote|default|followtags)"
+)
+"""Settings without a secret, and without a program that git would start: no hooks, helpers, keys or addresses."""
 SHORTEST_TOKEN = 20
 """Shorter texts in such files are names and dates."""
 
@@ -110,11 +120,7 @@ def git_identity(runtime: Mapping[str, Any]) -> str | None:
         return _identity({**KINGDOM, **{key: value for key, value in runtime["git"].items() if value}})
     if GIT not in runtime["bring"]:
         return None
-    asked = ["git", "config", "--global", "--get-regexp", r"^user\.(name|email)$"]
-    try:
-        found = run(asked, stdin=DEVNULL, stderr=DEVNULL, stdout=PIPE, text=True, check=False).stdout
-    except OSError:
-        return None
+    found = _git_config("--get-regexp", r"^user\.(name|email)$")
     lines = [line.partition(" ") for line in found.splitlines()]
     return _identity({key.partition(".")[2]: value for key, _, value in lines}) if lines else None
 
@@ -124,20 +130,62 @@ def has_git_identity(runtime: Mapping[str, Any]) -> bool:
     return any(runtime["git"].values())
 
 
-def lay_git_config(places: Places, disk: Disk, general: str, runtime: Mapping[str, Any]) -> Path:
-    """Lay what git reads before all else in a general's soldiers: without a name no commit could be made."""
-    path, machine = places.git_config(general), f"[include]\n\tpath = {SYSTEM_GIT_CONFIG}\n"
+def lay_git_config(
+    places: Places, disk: Disk, manifest: Manifest, runtime: Mapping[str, Any], *, has_own_home: bool
+) -> dict[str, str]:
+    """Lay the configuration of git for a general's soldiers, and return the variables by which git finds it.
+
+    Without a name no commit could be made.
+    """
+    path, wins = places.git_config(manifest.name), not has_own_home and has_git_identity(runtime)
+    owners = git_settings(sandbox=manifest.sandbox) if wins else ""
     configured = git_identity(runtime) if has_git_identity(runtime) else ""
-    text = f"{_identity(KINGDOM)}{machine}{configured}"  # of each name the last one counts
+    # Of each name the last one counts.
+    text = f"{_identity(KINGDOM)}[include]\n\tpath = {SYSTEM_GIT_CONFIG}\n{owners}{configured}"
     if text_of(path) != text:
         make_folder(path.parent)
         disk.rewrite(path, text.encode())
-    return path
+    if wins:  # over the name in the owner's HOME; a file that is read as both gives each setting twice
+        return {"GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_GLOBAL": str(path)}
+    return {"GIT_CONFIG_SYSTEM": str(path)}
+
+
+def git_settings(*, sandbox: bool) -> str:
+    """Return the owner's git configuration; in a sandbox only what is no secret and starts nothing."""
+    if sandbox:
+        rows = (row.partition("\n") for row in _git_config("--list", "--includes", "-z").split("\0"))
+        return "".join(_setting(key, is_set, value) for key, is_set, value in rows if _is_harmless(key, value))
+    files = (os.path.expanduser(f"~/{name}") for name in OWNERS_GIT)
+    return "".join(f"[include]\n\tpath = {_quoted(file)}\n" for file in files)
+
+
+def _is_harmless(key: str, value: str) -> bool:
+    starts_program = key.startswith("alias.") and value.startswith("!")
+    return not starts_program and HARMLESS_GIT.fullmatch(key) is not None and value.isprintable()
+
+
+def _setting(key: str, is_set: str, value: str) -> str:
+    section, _, name = key.partition(".")
+    return f"[{section}]\n\t{name}{f' = {_quoted(value)}' if is_set else ''}\n"
+
+
+def _git_config(*words: str) -> str:
+    """Return what git says of the owner's own configuration; "" when it says nothing."""
+    asked, environment = ["git", "config", *words], {**os.environ, "GIT_CONFIG_NOSYSTEM": "1"}
+    try:
+        found = run(asked, cwd="/", env=environment, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, check=False)
+    except OSError:
+        return ""
+    return found.stdout.decode("utf-8", "replace")
 
 
 def _identity(named: Mapping[str, str]) -> str:
-    rows = "".join(f"\t{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in named.items())
+    rows = "".join(f"\t{key} = {_quoted(value)}\n" for key, value in named.items())
     return f"[user]\n{rows}"
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def of_package(places: Places, general: str, kind: str, engine: str) -> Iterator[Path]:

@@ -151,10 +151,7 @@ def basic_order(
     places, name = services.places, soldier_name(soldier.task, attempt)
     bounds = [bound for bound in (limits["budget_usd"], left_usd) if bound is not None]
     runtime = services.system["runtime"]
-    git_config = str(owner.lay_git_config(places, services.unsynced, manifest.name, runtime))
-    env = {"TMPDIR": str(soldier.folder), "GIT_CONFIG_SYSTEM": git_config}
-    if owner.has_git_identity(runtime) and not chosen.engine.is_model:
-        env["GIT_CONFIG_GLOBAL"] = git_config  # its HOME is the owner's, whose name would win
+    git = owner.lay_git_config(places, services.unsynced, manifest, runtime, has_own_home=chosen.engine.is_model)
     return SoldierOrder(
         soldier=name,
         task_id=soldier.task,
@@ -174,8 +171,8 @@ def basic_order(
         question="",
         may_write=[str(workspace), str(soldier.folder)],
         may_not_read=may_not_read(places, manifest.name),
-        may_read=[git_config, *map(str, places.lent_to(manifest.name))],
-        env=env,
+        may_read=[str(places.git_config(manifest.name)), *map(str, places.lent_to(manifest.name))],
+        env={"TMPDIR": str(soldier.folder), **git},
         plugins=list(manifest.cc_plugins),
         settings=dict(runtime.get(chosen.name, {})),
         durability=services.system["durability"],

@@ -683,6 +683,66 @@ def test_a_soldier_can_commit_where_nobody_has_a_name(general: GeneralRig, monke
     assert told.stdout == "work by Kingdom <kingdom@localhost>\n"
 
 
+OWNERS = """\
+[include]
+\tpath = .more
+[user]
+\tname = Ann
+\temail = ann@b.c
+[alias]
+\tst = status --short
+\tpay = !pay
+[core]
+\thooksPath = {hooks}
+\tquotePath = false
+[http]
+\textraHeader = secret-canary
+[url "https://secret-canary@b.c/"]
+\tinsteadOf = https://b.c/
+[credential]
+\thelper = "!echo secret-canary"
+[commit]
+\tgpgSign = true
+"""
+ASKS_GIT = """
+{ git config --list --name-only --includes; git config --list; } >settings
+git init -q . && echo mine >work && git add work && git -c commit.gpgSign=false commit -qm work
+"""
+KEPT_OFF = ("alias.pay", "core.hookspath", "http.extraheader", "url.https://secret-canary@b.c/.insteadof")
+
+
+@pytest.mark.parametrize("sandbox", ["off", "on"])
+def test_a_name_to_commit_in_leaves_the_rest_of_the_owners_git_as_it_is(
+    sandbox: str, general: GeneralRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sandbox only the settings that are no secrets and start nothing."""
+    owners = general.home / "owner's"
+    (owners / "hooks").mkdir(parents=True)
+    (owners / "hooks/pre-commit").write_text(f"#!/bin/sh\ntouch {general.home}/hooked\n")
+    (owners / "hooks/pre-commit").chmod(0o755)
+    (owners / ".gitconfig").write_text(OWNERS.replace("{hooks}", str(owners / "hooks")))
+    (owners / ".more").write_text("[init]\n\tdefaultBranch = trunk\n")
+    (owners / ".config/git").mkdir(parents=True)
+    (owners / ".config/git/config").write_text('[pull]\n\trebase\n[alias]\n\todd = "log \\"b\\" #c"\n')
+    monkeypatch.setenv("HOME", str(owners))
+    (general.places.config / "system.yaml").write_text("runtime: {git: {name: Kim}}\n")
+    general.manifest(sandbox=sandbox)
+    general.restart()
+    general.runs(ASKS_GIT + says(status="success"))
+    put(general.home, "tasks", "pending", **task())
+    (kept,) = map(Path, general.result()["kept"])
+    settings = (kept / "settings").read_text()
+    words = ["git", "-C", str(kept), "log", "--format=%an <%ae>"]
+    assert subprocess.run(words, check=True, capture_output=True, text=True).stdout == "Kim <kingdom@localhost>\n"
+    assert (kept / ".git/HEAD").read_text() == "ref: refs/heads/trunk\n"
+    for setting in ("alias.st=status --short", "core.quotepath=false", "pull.rebase", 'alias.odd=log "b" #c'):
+        assert f"\n{setting}\n" in settings
+    is_open = sandbox == "off"
+    assert settings.count("secret-canary") == (4 if is_open else 0)
+    assert [name for name in KEPT_OFF if f"{name}\n" in settings] == (list(KEPT_OFF) if is_open else [])
+    assert (general.home / "hooked").exists() == is_open
+
+
 def test_a_search_that_does_not_end_holds_nobody_up_and_its_workspace_is_kept(
     general: GeneralRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,7 @@ def test_every_engine_commits_in_somebodys_name_and_in_its_own_when_it_sets_one(
     ours = made(home, **runtime)
     (ours.places.package(GENERAL) / "run").symlink_to("/bin/true")
     order = ordered(ours, engine)
-    assert order.env["GIT_CONFIG_SYSTEM"] in order.may_read
+    assert order.env.get("GIT_CONFIG_GLOBAL", order.env["GIT_CONFIG_SYSTEM"]) in order.may_read
     work = tmp_path / "work"
     work.mkdir()
     environment = {"PATH": os.environ["PATH"], "HOME": str(owner), **order.env}
