@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -165,6 +166,11 @@ def _patch(places: Places, one: Kept) -> bytes:
         if tip is not None:
             rows = git.output("rev-list", "--boundary", tip, "--not", "--all").decode().split()
             base = next((row[1:] for row in rows if row.startswith("-")), EMPTY_TREE if rows else tip)
+        elif tips:
+            where = printable(str(one.folder))
+            print(
+                f"not compared: the commits of {where} cannot be read; the patch has its files whole", file=sys.stderr
+            )
         inner = [f":(exclude,literal){name}" for name in _repositories_in(one.folder)]
         git.output("add", "--intent-to-add", "--force", "--", ".", *NOT_WORK, *inner)
         return git.output("diff", *PLAIN, base)
@@ -227,16 +233,27 @@ def _git(places: Places, one: Kept) -> Iterator[tuple[Comparison, list[str]]]:
         try:
             yield Comparison(mirror, one.folder, scratch / "index", **variables), _tips(own)
         except CalledProcessError as error:
-            raise BadFile(path=one.folder, why=f"git cannot read it and ends with {error.returncode}") from None
+            raise BadFile(
+                path=one.folder, why=f"git cannot read it with {mirror} and ends with {error.returncode}"
+            ) from None
 
 
 def _mirror(places: Places, one: Kept) -> Path | None:
-    """Return the mirror that a workspace was cloned from: the one of its general's that it names."""
+    """Return the mirror that a workspace was cloned from: the one of its general's that it names; None if no mirror is.
+
+    A home may have been moved, or restored elsewhere without its mirrors.
+    """
     named = ""
     with suppress(NotADirectoryError):
         named = text_of(one.folder / ".git" / "objects" / "info" / "alternates", work.LONGEST_REF).strip()
-    mirrors = places.mirrors(one.general).glob("*.git")
-    return next((mirror for mirror in mirrors if str(mirror / "objects") == named), None)
+    mirrors = places.mirrors(one.general)
+    *_, general, folder, name, objects = ("", "", "", "", *Path(named).parts)
+    if (general, folder, objects) != (one.general, mirrors.name, "objects") or not name.endswith(".git"):
+        return None
+    if not is_there(mirrors / name):
+        hint = f"`git clone --mirror ADDRESS {shlex.quote(str(mirrors / name))}` brings it"
+        raise BadFile(path=one.folder, why=f"it was cloned from a mirror that is not here; {hint}")
+    return mirrors / name
 
 
 def _tips(git: Path) -> list[str]:

@@ -20,7 +20,7 @@ from kingdom.base.home.states import MOVES
 from kingdom.base.program import as_json, home, screen
 from kingdom.base.program.screen import Line, Part, Section
 from kingdom.base.program.story import Detail
-from kingdom.base.records import notes
+from kingdom.base.records import kept, notes
 from kingdom.base.records.lookup import Found, find, leading_back, task_id_of
 from kingdom.base.times import clock_of, moment, stamp
 from kingdom.base.words import one_line
@@ -247,7 +247,7 @@ def _result(places: Places, found: Found) -> list[Detail]:
     result, when = _result_of(places, found)
     keys = ("error", "reason", "question", "summary")
     texts = [f"{key}: {one_line(result[key], 300)}" for key in keys if result.get(key)]
-    lines = [*_at(when, texts), *_at(when, _kept(found, result))]
+    lines = [*_at(when, texts), *_at(when, _kept(places, found))]
     if found.get("outcome") != "needs_human":
         return lines
     if notes.asks(places, found.id):
@@ -255,10 +255,9 @@ def _result(places: Places, found: Found) -> list[Detail]:
     return [*lines, *_at(_changed(places.answered(found.id)), _answered(places, found.id))]
 
 
-def _kept(found: Found, result: dict[str, Any]) -> Iterator[str]:
+def _kept(places: Places, found: Found) -> Iterator[str]:
     """Say where the task's work is."""
-    noted = result.get("kept")
-    for folder in map(str, noted if isinstance(noted, list) else []):
+    for folder in kept.folders_named(places, found.id):
         if os.path.isdir(folder):
             yield f"its work is kept in {one_line(folder, 300)}; `{home.command()} tasks work {found.id}` shows it"
         else:

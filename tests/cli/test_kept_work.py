@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base.errors import Exit
+from kingdom.base.home.places import Places
 from kingdom.base.program import home
 from tests.cli.conftest import Terminal
 from tests.fixtures import write
@@ -190,7 +192,63 @@ def test_of_a_broken_repository_the_files_are_shown(terminal: Terminal, kept: Pa
     BROKEN[how](kept)
     told = terminal.ok("tasks", "work", TASK).splitlines()
     assert ("    M README" if how == "no HEAD" else "    ? README") in told
-    assert "\n+changed\n" in terminal.ok("tasks", "work", TASK, "--diff")
+    said = terminal("tasks", "work", TASK, "--diff")
+    assert "\n+changed\n" in said.out
+    what = f"the commits of {kept} cannot be read; the patch has its files whole"
+    assert said.err == (f"not compared: {what}\n" if how == "a HEAD that nobody has" else "")
+
+
+@pytest.fixture
+def restored(terminal: Terminal, kept: Path, tmp_path: Path) -> tuple[Terminal, Path]:
+    """A terminal on a restored copy of the home, which is gone, and where the mirror of its repository would be."""
+    archive, again = tmp_path / "archive", Places(tmp_path / "again")
+    terminal.ok("backup", str(archive))
+    terminal.ok("restore", str(archive), str(again.home))
+    mirror = terminal.places.mirrors(GENERAL)
+    mirror.rename(tmp_path / "mirrors")
+    terminal.places.home.rename(tmp_path / "gone")
+    terminal.places.home.mkdir()
+    os.environ["KINGDOM_HOME"] = str(again.home)
+    terminal.places = again
+    return terminal, again.mirrors(GENERAL)
+
+
+@pytest.mark.parametrize("words", [(), ("--diff",), ("--commits",), ("--json",)])
+def test_a_restored_home_says_which_mirror_its_kept_work_lacks(
+    restored: tuple[Terminal, Path], words: tuple[str, ...]
+) -> None:
+    terminal, mirrors = restored
+    mirror = mirrors / "acme+2f+app.git"
+    said = terminal("tasks", "work", TASK, *words)
+    assert (said.code, said.out) == (Exit.REFUSED, "")
+    assert said.err.strip() == (
+        f"kingdom: {terminal.places.workspace(GENERAL, TASK)}: it was cloned from a mirror that is not here; "
+        f"`git clone --mirror ADDRESS {mirror}` brings it"
+    )
+
+
+def test_a_restored_home_shows_kept_work_once_its_mirror_is_back(
+    restored: tuple[Terminal, Path], tmp_path: Path
+) -> None:
+    terminal, mirrors = restored
+    mirrors.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "mirrors").rename(mirrors)
+    patch, origin = tmp_path / "patch", tmp_path / "gone/origin"
+    patch.write_text(terminal.ok("tasks", "work", TASK, "--diff"))
+    git(origin, "apply", str(patch))
+    assert ((origin / "README").read_text(), (origin / "prices").read_text()) == ("changed\n", "1\n")
+    assert "SHOP-9: sort by" in terminal.ok("tasks", "work", TASK)
+    where = terminal.places.workspace(GENERAL, TASK)
+    assert f"its work is kept in {where}; `" in terminal.ok("why", TASK)
+
+
+def test_a_mirror_that_lacks_commits_is_named(terminal: Terminal, kept: Path) -> None:
+    mirror = terminal.places.mirrors(GENERAL) / "acme+2f+app.git"
+    shutil.rmtree(mirror / "objects")
+    (mirror / "objects").mkdir()
+    said = terminal("tasks", "work", TASK, "--diff")
+    assert (said.code, said.out) == (Exit.REFUSED, "")
+    assert said.err == f"kingdom: {kept}: git cannot read it with {mirror} and ends with 128\n"
 
 
 def test_what_is_kept_is_listed_with_the_days_that_are_left(terminal: Terminal, kept: Path) -> None:

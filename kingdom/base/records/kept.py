@@ -92,8 +92,9 @@ def _is_empty(places: Places, task: str, name: str) -> bool:
 
 
 def folders_named(places: Places, task: str) -> list[str]:
-    """Return the folders that the result of a task names."""
+    """Return the folders that the result of a task names, as they are called here: a home may have been moved."""
     with suppress(BadName):
         said = read_json_or(places.result(task), {}).get("kept")
-        return list(map(str, said)) if isinstance(said, list) else []
+        named = map(Path, map(str, said if isinstance(said, list) else ()))
+        return [str(places.workspaces.joinpath(*folder.parts[-2:])) for folder in named]
     return []
