@@ -13,7 +13,7 @@ from kingdom.base.home.places import Places
 from kingdom.base.records.messages import Task
 from kingdom.court.general import council
 from tests.court.general.rig import GENERAL, TASK, GeneralRig, unwritable
-from tests.fixtures import Clock, founded, task, write
+from tests.fixtures import Clock, founded, put, task, write
 
 ASKED: dict[str, tuple[str, dict[str, str], str]] = {
     "a person's answer": ("resume", {"human_response": "go on", "text": "before"}, "go on"),
@@ -133,6 +133,38 @@ def test_a_goal_is_told_to_have_begun_when_that_is_noted(council_general: Genera
     begun(council_general, payload={"goal": "plan it", "folder": "/w"})
     council_general.services.log.flush()
     assert council_general.events().count("task.started") == 1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_words_about_a_goal_leave_the_workspace_in_which_it_goes_on(
+    council_general: GeneralRig, is_restarted: bool
+) -> None:
+    """Two retries of one answer: the goal goes on by the first, and the second tells leader the words once more."""
+    general, said = council_general, {"original_task_id": TASK, "human_response": "yes", "session_id": TASK}
+    assert begun(general, payload={"goal": "plan it", "approve": "plan"}) is False
+    make_folder(general.places.council_news)
+    write(general.places.council_plan(TASK), {"titles": ["read"]})
+    put(general.home, "tasks", "in_progress", **task(TASK, GENERAL, payload={"goal": "plan it"}))
+    assert general.result()["status"] == "needs_human"
+    by_king_done(general, TASK)
+    workspace = general.places.workspace(GENERAL, TASK)
+    first, second = "task-20260207-002", "task-20260207-003"
+    put(general.home, "tasks", "pending", **task(first, GENERAL, type="resume", payload=said))
+    general.until(lambda: read_json(general.places.council_goal(TASK))["task"] == first, "the goal goes on")
+    put(general.home, "tasks", "pending", **task(second, GENERAL, type="resume", payload=said))
+    assert "leader has your words" in general.result(second)["summary"]
+    if is_restarted:
+        general.restart()
+        general.job.turn(None)
+    assert workspace.is_dir()
+    by_king_done(general, second)
+    write(general.places.council_end(TASK), {"status": "success", "summary": "read"})
+    assert general.result(first)["summary"] == "read"
+    general.until(lambda: not workspace.exists(), "nothing is left in it")
+
+
+def by_king_done(general: GeneralRig, name: str) -> None:
+    general.services.queues.tasks.move([name], "in_progress", "completed")
 
 
 @pytest.mark.parametrize(

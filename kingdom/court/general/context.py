@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kingdom.base.disk.atomic import Version, version
-from kingdom.base.errors import BadConfig, NoSuchThing
+from kingdom.base.errors import BadConfig, BadInput, NoSuchThing
 from kingdom.base.home import config, manifests
 from kingdom.base.home.places import check_name
 from kingdom.base.records.messages import Result, Task
@@ -102,15 +103,28 @@ class Context:
     def clear_traces(self, soldier: SoldierHandle, inherited: str | None, kept: Collection[Path] | None = None) -> None:
         """Remove what an ended task leaves, the control folder last: while it is there, a restart clears the rest.
 
-        Its workspaces go, but those that are `kept`; by its result where that is not known.
+        Its workspaces go, but those that are `kept`; by its result where that is not known. The one in which its
+        question was asked stays while another unfinished task goes on there.
         """
         self._handles.pop(soldier.task, None)
+        if inherited is not None and self._goes_on(inherited, soldier.task):
+            inherited = None
         if kept is None:
             self.workspaces.clear_if_done(soldier.task, inherited)
         else:
             self.workspaces.keep(soldier.task, inherited, kept)
         if soldier.left_traces():
             self.dismiss(soldier)
+
+    def _goes_on(self, workspace: str, ended: str) -> bool:
+        """Return whether an unfinished task, other than the one that has ended, goes on in a workspace."""
+        tasks = self.services.queues.tasks
+        for state in ("pending", "in_progress"):
+            for id in tasks.ids(state):
+                with suppress(FileNotFoundError, BadInput):
+                    if id != ended and self.workspaces.inherited(tasks.read(state, id)) == workspace:
+                        return True
+        return False
 
     def _note_manifest(self, seen: Version) -> None:
         self._manifest_seen = seen
