@@ -235,6 +235,24 @@ MUTANTS = [
         caught_by=f"{REPORT}test_a_soldier_can_commit_where_nobody_has_a_name",
     ),
     Mutant(
+        "homes that have stopped may be read",
+        "kingdom.court.chamberlain.job:ChamberlainJob.turn",
+        drop("neighbours.note"),
+        caught_by="tests/court/chamberlain/test_job.py::test_a_home_that_is_at_work_is_noted",
+    ),
+    Mutant(
+        "backups of other homes may be read",
+        "kingdom.court.soldiers.neighbours:_data_of",
+        replace("filter(A, other.known_backups())", "()"),
+        caught_by="tests/court/soldiers/test_neighbours.py::test_backups_of_a_home_at_work_are_withheld",
+    ),
+    Mutant(
+        "a workspace is removed while another task goes on in it",
+        "kingdom.court.general.context:Context.clear_traces",
+        replace("self._goes_on(A, B)", "False"),
+        caught_by="tests/council/test_general.py::test_words_about_a_goal_leave_the_workspace_in_which_it_goes_on[False]",
+    ),
+    Mutant(
         "a sandbox gets the whole of its owner's git",
         "kingdom.court.soldiers.owner:lay_git_config",
         replace("git_settings(sandbox=A)", "git_settings(sandbox=False)"),

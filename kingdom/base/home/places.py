@@ -58,6 +58,14 @@ def as_filename(text: str) -> str:
     return f"{plain[: LONGEST_FOREIGN - 17]}-{digest}"
 
 
+def _paths_in(file: Path) -> list[Path]:
+    """Return the paths in a list, one in each line; none when there is no such file."""
+    try:
+        return [Path(os.fsdecode(line)) for line in file.read_bytes().splitlines() if line]
+    except FileNotFoundError:
+        return []
+
+
 @lru_cache(maxsize=512)
 def _inside(folder: Path, *names: str) -> Path:
     """Return a path in a folder. Kept: making a Path costs more than looking at its file."""
@@ -158,6 +166,7 @@ class Places:
         self.resources = self.state / "resources.json"
         self.dashboard = self.state / "dashboard.json"
         self.watchers = self.own("sentinel") / "watchers.json"
+        self.neighbours = self.own("chamberlain") / "neighbours"
         self.run = self.state / "run"
         self.wanted_folder = self.run / "wanted"
         self.launch_lock = self.run / "launch.lock"
@@ -433,10 +442,11 @@ class Places:
 
     def known_backups(self) -> list[Path]:
         """Return the files that `kingdom backup` has written, wherever they are."""
-        try:
-            return [Path(os.fsdecode(line)) for line in self.backups.read_bytes().splitlines() if line]
-        except FileNotFoundError:
-            return []
+        return _paths_in(self.backups)
+
+    def known_neighbours(self) -> list[Path]:
+        """Return the other homes that have been seen at work, and the backups of all of them."""
+        return _paths_in(self.neighbours)
 
     def mirrors(self, general: str) -> Path:
         return self.own(general) / "mirrors"

@@ -24,6 +24,7 @@ from kingdom.court.chamberlain.ledger import Ledger
 from kingdom.court.chamberlain.reports import Reports
 from kingdom.court.chamberlain.vitals import Health, Meter, Reading, memory_level
 from kingdom.court.picture import Picture
+from kingdom.court.soldiers import neighbours
 from kingdom.court.steward.roll_call import What, log_findings, make_roll_call
 from kingdom.court.upkeep.metrics import Figures, render
 
@@ -86,6 +87,7 @@ class ChamberlainJob:
             self._call_roll()
             self._kill_orphans()
             self._tell_of_watchers()
+            neighbours.note(self._services.places, self._services.unsynced)
             self._cleanup.rotate_logs()
             self._write_dashboard()
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)

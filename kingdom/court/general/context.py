@@ -128,5 +128,5 @@ class Context:
 
     def _note_manifest(self, seen: Version) -> None:
         self._manifest_seen = seen
-        in_use = {} if seen is None else {self.name: seen}
+        in_use: manifests.Versions = {} if seen is None else {self.name: seen}
         manifests.note_in_use(self.services.places, self.services.unsynced, self.name, in_use)

@@ -1,7 +1,9 @@
 """Other kingdoms and projects of this machine, and its own keys, which soldiers may not read either.
 
 They are looked for where they usually are: a list of what may not be read cannot be whole. Other kingdoms at work are
-known by their processes, wherever they are.
+known by their processes, wherever they are. Each kingdom notes in its own home which ones it has seen, because nothing
+is written outside: so a kingdom that has stopped is withheld, too, if the two have ever been at work together, or with
+a third one.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from kingdom.base.disk.atomic import Disk
 from kingdom.base.home.places import Places, find_data
 from kingdom.base.runtime.processes import homes_at_work
 
@@ -46,6 +49,22 @@ def withheld(home: Path, user: str, kept_by_owners: Iterable[str]) -> list[str]:
     return found
 
 
+def note(places: Places, disk: Disk) -> None:
+    """Note the other homes at work, what these have noted, and the backups of all of them."""
+    known = set(places.known_neighbours())
+    homes = {path for path in known | homes_at_work() if _is_a_kingdoms(path)} - {places.home}
+    theirs = {path for home in homes for path in (*Places(home).known_backups(), *Places(home).known_neighbours())}
+    backups = {path for path in known | theirs if path.is_file()} - set(places.known_backups())
+    found = {*homes, *(path for path in theirs if _is_a_kingdoms(path)), *backups} - {places.home}
+    if found != known:
+        disk.rewrite(places.neighbours, b"".join(path + b"\n" for path in sorted(map(os.fsencode, found))))
+
+
+def _is_a_kingdoms(folder: Path) -> bool:
+    """Return whether a home is here, and not one that a soldier has made in its workspace."""
+    return Places(folder).is_there and not any(Places(around).is_there for around in folder.parents)
+
+
 def _found(home: Path, user: str, kept_by_owners: Iterable[str]) -> Iterator[Path]:
     others = [Path(user)]
     if os.geteuid() == 0:
@@ -53,7 +72,9 @@ def _found(home: Path, user: str, kept_by_owners: Iterable[str]) -> Iterator[Pat
         users = [path for path in _folders_in(Path("/home")) if path != others[0]]
         yield from (path for each in users for name in kept_by_owners if os.path.lexists(path := each / name))
         others += users
-    folders = {*homes_at_work(), Path(user, ".local/share/kingdom")}
+    known = Places(home).known_neighbours()
+    yield from (path for path in known if path.is_file())
+    folders = {*homes_at_work(), *known, Path(user, ".local/share/kingdom")}
     for around in (home.parent, *others, *map(Path, SHARED)):
         folders |= {around, *_folders_in(around)}
     for folder in folders - {home}:
@@ -75,6 +96,8 @@ def _data_of(other: Places) -> Iterator[Path]:
     yield from (other.state, other.queue, other.workspaces, other.logs, other.memory)
     with suppress(OSError):  # another user's may not be listed
         yield from other.copies_of_env()
+    with suppress(OSError):
+        yield from filter(os.path.lexists, other.known_backups())
 
 
 def _is_needed(path: Path, home: Path) -> bool:

@@ -23,7 +23,7 @@ from kingdom.court.chamberlain.cleanup import PAUSE_SECONDS
 from kingdom.court.chamberlain.job import ChamberlainJob
 from kingdom.court.chamberlain.vitals import Reading
 from kingdom.court.steward.roll_call import Finding, What
-from tests.fixtures import Clock, all_of, services, write
+from tests.fixtures import Clock, all_of, founded, services, write
 from tests.waiting import SOON, wait_until
 
 TASK = "task-20260207-001"
@@ -79,6 +79,16 @@ def test_what_outlived_its_soldier_is_ended_and_told(ours: Services) -> None:
     ]
     log = ours.places.role_log("chamberlain").read_text()
     assert f"ended 1 processes that outlived the soldier of {TASK}" in log
+
+
+def test_a_home_that_is_at_work_is_noted(ours: Services, tmp_path: Path) -> None:
+    other = founded(tmp_path)
+    sleeper = [sys.executable, "-c", "import signal; signal.pause()"]
+    with subprocess.Popen(sleeper, env={"PATH": os.environ["PATH"], "KINGDOM_HOME": str(tmp_path)}) as role:
+        wait_until(Path(f"/proc/{role.pid}/environ").read_bytes, SOON, "the process shows its environment")
+        ChamberlainJob(ours).turn(None)
+        role.kill()
+    assert other.home in ours.places.known_neighbours()
 
 
 def test_memory_that_stays_short_costs_a_soldier_at_every_second_look(

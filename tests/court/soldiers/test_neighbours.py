@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kingdom.base.disk.atomic import Disk, make_folder
+from kingdom.base.home.places import Places
 from kingdom.court.soldiers import neighbours
 from tests.fixtures import founded
 from tests.waiting import SOON, wait_until
@@ -54,13 +56,68 @@ def test_a_home_at_work_is_withheld_wherever_it_is(home: Path) -> None:
     own, other = a_home(home / "own"), a_home(home / "very/deep/other")
     assert withheld(own, home) == set()
     neighbours._kept.clear()
-    words = [sys.executable, "-c", "input()"]
-    environment = {**os.environ, "KINGDOM_HOME": str(other)}
-    with subprocess.Popen(words, env=environment, stdin=subprocess.PIPE) as process:
-        mark = f"KINGDOM_HOME={other}".encode()
-        shown = Path(f"/proc/{process.pid}/environ")
-        wait_until(lambda: mark in shown.read_bytes(), SOON, "it has its environment")
+    with at_work(other):
         assert withheld(own, home) == data_of(other)
+
+
+@contextmanager
+def at_work(home: Path) -> Iterator[None]:
+    """Run a process of a home."""
+    words = [sys.executable, "-c", "input()"]
+    environment = {**os.environ, "KINGDOM_HOME": str(home)}
+    with subprocess.Popen(words, env=environment, stdin=subprocess.PIPE) as process:
+        mark, shown = f"KINGDOM_HOME={home}".encode(), Path(f"/proc/{process.pid}/environ")
+        wait_until(lambda: mark in shown.read_bytes(), SOON, "it has its environment")
+        yield
+
+
+def has_backup(home: Path, file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    make_folder(Places(home).backups.parent)
+    Places(home).backups.write_text(f"{file}\n{home}/gone\n")
+    return file
+
+
+def known_to(own: Path, home: Path) -> list[Path]:
+    """Return what a home has noted below a folder: other tests' kingdoms may be at work."""
+    return [path for path in Places(own).known_neighbours() if path.is_relative_to(home)]
+
+
+def noted(home: Path) -> None:
+    make_folder(Places(home).neighbours.parent)
+    neighbours.note(Places(home), Disk(home / "state/tmp"))
+
+
+def test_a_home_that_was_at_work_is_withheld_when_it_has_stopped_and_its_backups_too(home: Path) -> None:
+    own, other, third = (a_home(home / name) for name in ("own", "very/deep/other", "very/deep/third"))
+    backup = has_backup(other, home / "elsewhere/deep/castle.tar.gz")
+    with at_work(third):
+        noted(other)
+    with at_work(other):
+        noted(own)
+    noted(own)
+    assert Places(own).neighbours.stat().st_mode & 0o777 == 0o600
+    assert withheld(own, home) == {*data_of(other), *data_of(third), str(backup)}
+    (home / "very").rename(home / "gone")
+    noted(own)
+    assert known_to(own, home) == [backup]
+    neighbours._kept.clear()
+    assert withheld(own, home) == {str(backup)}
+
+
+def test_backups_of_a_home_at_work_are_withheld(home: Path) -> None:
+    own, other = a_home(home / "own"), a_home(home / "very/deep/other")
+    backup = has_backup(other, home / "elsewhere/deep/castle.tar.gz")
+    with at_work(other):
+        assert withheld(own, home) == {*data_of(other), str(backup)}
+
+
+def test_a_home_in_a_workspace_is_not_remembered(home: Path) -> None:
+    own = a_home(home / "own")
+    with at_work(a_home(own / "workspace/gen-x/task-1/mine")):
+        noted(own)
+    assert known_to(own, home) == []
 
 
 def test_what_a_home_in_another_needs_is_not_withheld(home: Path) -> None:
