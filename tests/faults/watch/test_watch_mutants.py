@@ -178,7 +178,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "permissions that are given back are no change of a file",
-        "kingdom.base.records.refusals",
+        "kingdom.base.disk.atomic",
         replace("[A, about.st_ctime_ns, B, C]", "[A, B, C]"),
         caught_by="mended",
     ),
