@@ -339,8 +339,12 @@ def _inotify(places: Places) -> Iterator[Finding]:
     needed = len(home.rows(places)) + 2
     tight = limit and used + needed > limit * MOST_USED_OF_LIMIT
     usage = f"{used} of {limit} instances are in use"
-    step = "a role that gets none only polls; raise fs.inotify.max_user_instances with sysctl"
-    yield Finding("warn" if tight else "ok", "inotify", usage, step if tight else "")
+    step = "raise fs.inotify.max_user_instances with sysctl"
+    yield Finding("warn" if tight else "ok", "inotify", usage, f"a role that gets none polls; {step}" if tight else "")
+    for row in home.rows(places):
+        if is_locked(places.lock(row.name)) and read_json_or(places.heartbeat(row.name), {}).get("polls"):
+            said = f"{row.name} got no instance when it started, and sees new files only when it polls"
+            yield Finding("warn", "inotify", said, f"{step}, then `{home.command()} restart {row.name}`")
 
 
 def _inotify_instances() -> int:

@@ -28,6 +28,18 @@ def test_a_system_that_does_not_tell_its_limit_has_none(terminal: Terminal, monk
     assert "ok    inotify: 1000 of 0 instances are in use\n" in terminal("doctor", "--all").out
 
 
+def test_a_role_that_got_no_instance_is_named(terminal: Terminal) -> None:
+    places = terminal.places
+    lone_king(places)
+    places.heartbeat("king").write_text(json.dumps({"pid": os.getpid(), "state": "idle", "polls": True}))
+    said = " ".join(terminal("doctor").out.split())
+    assert (
+        "warn inotify: king got no instance when it started, and sees new files only when it polls; raise fs." in said
+    )
+    assert "restart king`" in said
+    assert "envoy got no" not in said
+
+
 def test_a_home_on_a_disk_that_others_serve_is_a_finding(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kingdom.cli.doctor._file_system", lambda places: "nfs")
     said = " ".join(terminal("doctor").out.split())

@@ -27,6 +27,8 @@ class Heartbeat:
         self._written = 0
         self._worked = False
         self._said: tuple[object, ...] = ()
+        self.polls = False
+        """Whether files that arrive do not wake it, though they should."""
         make_folder(path.parent)
         if not is_there(path):
             # Whole from the first: an empty one is that of another program, which ours would stand by beside.
@@ -57,5 +59,7 @@ class Heartbeat:
             "worked": self._worked,
             "code": self._code,
         }
+        if self.polls:
+            record["polls"] = True
         text = json.dumps(record).ljust(HEARTBEAT_BYTES - 1)
         return text.encode()[: HEARTBEAT_BYTES - 1] + b"\n"

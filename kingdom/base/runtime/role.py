@@ -433,6 +433,7 @@ class _Loop:
 
     def _new_waker(self, services: Services) -> Waker:
         waker = Waker(self._folders, services.system["wake"], self._folders)
+        self.heartbeat.polls = waker.polls and bool(self._folders) and services.system["wake"] == "inotify"
         waker.add_descriptor(services.exits.fileno(), services.exits.note)
         waker.add_descriptor(services.alarm.fileno(), services.alarm.clear)
         return waker

@@ -187,6 +187,21 @@ def test_polling_alone_must_do_and_does(kings: KingRig) -> None:
     kings.dispatch("evt-1")
 
 
+@pytest.mark.parametrize(("folder", "polls"), [("state", None), ("nowhere", True)])
+def test_a_role_that_cannot_watch_its_folders_says_so(kings: KingRig, folder: str, polls: bool | None) -> None:
+    kings.start_job(
+        f"""
+class Watching(Job):
+    def folders(self):
+        return {{self.services.places.home / "{folder}": ()}}
+
+build = Watching
+"""
+    )
+    kings.until(kings.is_idle, "a king at rest")
+    assert kings.heartbeat().get("polls") is polls
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_when_told_to(kings: KingRig, number: signal.Signals) -> None:
     king = kings.start_idle()
