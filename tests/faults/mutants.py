@@ -102,8 +102,8 @@ MUTANTS = [
     ),
     Mutant(
         "an event moves before its task is made",
-        "kingdom.court.king.context:Context.hand_over",
-        swap("show_new", "finish"),
+        "kingdom.court.king.dispatch:Dispatch._serve_events",
+        swap("hand_over", "_finish"),
         caught_by="king kill",
         near="tasks|tmp",
     ),

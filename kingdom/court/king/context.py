@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -58,6 +58,8 @@ class Decision(Generic[C]):
     begun: bool = False
     #: The folder that the cause goes to.
     next_state: str = ""
+    #: The parts whose messages have got their ids now: they cannot have been written before a restart.
+    fresh: frozenset[str] = frozenset()
 
 
 class Context:
@@ -141,34 +143,29 @@ class Context:
     def message_ids(self, count: int) -> list[str]:
         return [f"msg-{number}" for number in self._message_numbers.take(count, self._today())] if count else []
 
-    def hand_over(
-        self,
-        decisions: Sequence[Decision[C]],
-        note: Callable[[list[C]], list[Item]],
-        finish: Callable[[list[Decision[C]]], None],
-        changes: Sequence[Item] = (),
-    ) -> None:
-        """Carry decisions out, durable together: note the ids in the causes, create what is missing, move the causes.
+    def numbered(self, decisions: Sequence[Decision[C]]) -> list[Decision[C]]:
+        """Return the decisions with an id noted in its cause for every message; one that was begun keeps its ids."""
+        due = [_fresh_parts(decision) for decision in decisions]
+        ids = iter(self.message_ids(sum(map(len, due))))
+        return [_with_message_ids(decision, parts, ids) for decision, parts in zip(decisions, due, strict=True)]
 
-        `note` returns the files of the causes, or [] after writing them; `changes` are files to be replaced before
+    def hand_over(
+        self, decisions: Sequence[Decision[Any]], notes: Sequence[Item], changes: Sequence[Item] = ()
+    ) -> None:
+        """Carry numbered decisions out, durable together, up to the move of their causes: note the ids, then create.
+
+        `notes` are the files of the causes, unless these are noted already; `changes` are files to be replaced before
         the causes move. All is written before anything of it appears, so that few syncs do. After a kill between two
         steps the restarted king reads the note and finishes with the same ids.
         """
-        if not decisions:
-            return
-        due = [draft for decision in decisions for draft in decision.drafts if _is_fresh(draft, decision)]
-        ids = iter(self.message_ids(len(due)))
-        noted = [_with_message_ids(decision, ids) for decision in decisions]
-        notes = note([decision.cause for decision in noted])
-        begun = [(decision, decision.task) for decision in noted if decision.task]
+        begun = [(decision, decision.task) for decision in decisions if decision.task]
         tasks, messages, now = self.queues.tasks, self.queues.messages, self.now()
         made = [task for decision, task in begun if not (decision.begun and tasks.was_made(task.id))]
-        pairs = zip(noted, decisions, strict=True)
-        said = [message for after, before in pairs for message in self._missing_messages(after, before, now)]
+        said = [message for decision in decisions for message in self._missing_messages(decision, now)]
         new = [*tasks.files("pending", made), *messages.files("pending", said)]
         # Also of what was made before an error, which may have come before this.
         folders = [tasks.folders["pending"]] if begun else []
-        folders += [messages.folders["pending"]] if any(decision.drafts for decision in noted) else []
+        folders += [messages.folders["pending"]] if any(decision.drafts for decision in decisions) else []
         with self.disk.drafts(notes, new, changes) as (noting, following, changing):
             self.disk.show_changed(noting)
             self.disk.show_new(following)
@@ -177,13 +174,12 @@ class Context:
             self.disk.sync_folders(folders)
             if changes:
                 self.disk.show_changed(changing, sync=False)
-            finish(noted)
 
-    def _missing_messages(self, decision: Decision[C], before: Decision[C], now: str) -> Iterator[Message]:
-        """Yield the messages that were not written before a restart; one with a new id cannot have been."""
+    def _missing_messages(self, decision: Decision[Any], now: str) -> Iterator[Message]:
+        """Yield the messages that were not written before a restart."""
         for draft in decision.drafts:
             id = str(decision.cause.message_ids[draft.part])
-            if _is_fresh(draft, before) or not self.queues.messages.was_made(id):
+            if draft.part in decision.fresh or not self.queues.messages.was_made(id):
                 yield draft.message(id, now)
 
     def _period(self) -> float:
@@ -199,12 +195,10 @@ class Context:
         return datetime.fromtimestamp(self.clock(), self.zone).date()
 
 
-def _is_fresh(draft: MessageDraft, decision: Decision[Any]) -> bool:
-    return draft.part not in decision.cause.message_ids
+def _fresh_parts(decision: Decision[Any]) -> list[str]:
+    return [draft.part for draft in decision.drafts if draft.part not in decision.cause.message_ids]
 
 
-def _with_message_ids(decision: Decision[C], ids: Iterator[str]) -> Decision[C]:
-    """Return the decision with an id noted in its cause for every message; one that was begun keeps its ids."""
-    fresh: Mapping[str, str] = {draft.part: next(ids) for draft in decision.drafts if _is_fresh(draft, decision)}
-    noted = {**decision.cause.message_ids, **fresh}
-    return replace(decision, cause=replace(decision.cause, message_ids=noted))
+def _with_message_ids(decision: Decision[C], fresh: Sequence[str], ids: Iterator[str]) -> Decision[C]:
+    noted = {**decision.cause.message_ids, **{part: next(ids) for part in fresh}}
+    return replace(decision, cause=replace(decision.cause, message_ids=noted), fresh=frozenset(fresh))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 from kingdom.base.errors import BadInput
 from kingdom.base.home.config import thawed
@@ -111,15 +111,21 @@ class Dispatch:
         events = [event for name in names if (event := self.events.take(name)) is not None]
         fresh = [self._without_foreign_task(event) for event in self._drop_duplicates(events)]
         ids = iter(self._king.task_ids(sum(event.task_id is None for event in fresh)))
-        decisions = [self._decide(event, event.task_id or next(ids)) for event in fresh]
-        self._king.hand_over(decisions, partial(self._king.queues.events.files, "pending"), self._finish)
+        decided = self._king.numbered([self._decide(event, event.task_id or next(ids)) for event in fresh])
+        if decided:
+            noted = self._king.queues.events.files("pending", [decision.cause for decision in decided])
+            self._king.hand_over(decided, noted)
+            self._finish(decided)
         self.events.drop(names)
         for queued in chosen:
             self._known_routes.pop(queued.filename if queued.is_chat else queued.type, None)
 
     def _serve_run(self, run: ScheduledRun) -> None:
         task_id = run.task_id or self._king.task_ids(1)[0]
-        self._king.hand_over([self._decide_run(run, task_id)], self._schedules.note, self._finish_runs)
+        (decided,) = self._king.numbered([self._decide_run(run, task_id)])
+        self._schedules.note(decided.cause)
+        self._king.hand_over([decided], ())
+        self._finish_run(decided.cause)
 
     def _decide(self, event: Event, task_id: str) -> Decision[Event]:
         if event.is_answer:
@@ -256,10 +262,8 @@ class Dispatch:
         else:
             log.event("task.created", **data, event_type=event.type, priority=task.priority)
 
-    def _finish_runs(self, decisions: list[Decision[ScheduledRun]]) -> None:
-        for decision in decisions:
-            run = decision.cause
-            self._schedules.remove(run)
-            said = f"{run.entry.key} is due → {run.task_id}"
-            data = {"target_general": run.entry.general, "event_type": run.entry.schedule.task_type}
-            self._king.log.info(said, event="task.created", task_id=run.task_id, **data, priority=PRIORITY)
+    def _finish_run(self, run: ScheduledRun) -> None:
+        self._schedules.remove(run)
+        said = f"{run.entry.key} is due → {run.task_id}"
+        data = {"target_general": run.entry.general, "event_type": run.entry.schedule.task_type}
+        self._king.log.info(said, event="task.created", task_id=run.task_id, **data, priority=PRIORITY)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
@@ -103,10 +102,11 @@ class Outcomes:
         names = [queued.filename for queued in self._in_progress.waiting]
         ready = (name for name in names if is_there(results / name))
         decided = (decision for name in ready if (decision := self._decide(name)) is not None)
-        if decisions := list(islice(decided, BATCH)):
-            events, note = self._ended_events(decisions), partial(self._king.queues.tasks.files, "in_progress")
-            finish = partial(self._finish, [event.id for event in events])
-            self._king.hand_over(decisions, note, finish, self._king.queues.events.files("dispatched", events))
+        if decisions := self._king.numbered(list(islice(decided, BATCH))):
+            queues, events = self._king.queues, self._ended_events(decisions)
+            noted = queues.tasks.files("in_progress", [decision.cause for decision in decisions])
+            self._king.hand_over(decisions, noted, queues.events.files("dispatched", events))
+            self._finish([event.id for event in events], decisions)
         return len(decisions)
 
     def _decide(self, filename: str) -> Decision[Task] | None:
@@ -195,8 +195,11 @@ class Outcomes:
         foreign_ones = {event.id for event in dispatched if event.task_id is None}
         of_foreign = self._tasks_of(foreign_ones) if foreign_ones else {}
         tasks = ((event, event.task_id or of_foreign.get(event.id)) for event in dispatched)
-        decisions = [found for event, task in tasks if (found := self._decide_lost(event, task)) is not None]
-        self._king.hand_over(decisions, partial(events.files, "dispatched"), self._finish_lost)
+        decided = [found for event, task in tasks if (found := self._decide_lost(event, task)) is not None]
+        if decisions := self._king.numbered(decided):
+            lost = [decision.cause for decision in decisions]
+            self._king.hand_over(decisions, events.files("dispatched", lost))
+            events.move([event.id for event in lost], "dispatched", "completed")
 
     def _tasks_of(self, events: set[str]) -> dict[str, str]:
         """Return the tasks of events that another king has dispatched: he does not note them in the events."""
@@ -237,7 +240,3 @@ class Outcomes:
         except (FileNotFoundError, BadInput):
             # Gone by retention, or damaged by hand: its messages are written all the same.
             return "completed"
-
-    def _finish_lost(self, decisions: list[Decision[Event]]) -> None:
-        ids = [decision.cause.id for decision in decisions]
-        self._king.queues.events.move(ids, "dispatched", "completed")

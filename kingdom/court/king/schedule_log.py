@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from kingdom.base.disk.atomic import Item
 from kingdom.base.disk.codec import to_json
 from kingdom.base.disk.json_file import JsonFile
 from kingdom.base.home.manifests import Manifest
@@ -74,13 +73,11 @@ class ScheduleLog:
         self.next_look = now if run is not None else now + self._sleep(most)
         return run
 
-    def note(self, runs: Sequence[ScheduledRun]) -> list[Item]:
-        """Note the ids of what follows from these runs before it is made. Return [], as that is written."""
-        for run in runs:
-            noted = {"due": stamp(run.due), "task_id": run.task_id, "letter_id": run.message_ids[START]}
-            self._file.set(run.entry.key, {**self._value(run.entry), **noted})
+    def note(self, run: ScheduledRun) -> None:
+        """Note the ids of what follows from a run before it is made."""
+        noted = {"due": stamp(run.due), "task_id": run.task_id, "letter_id": run.message_ids[START]}
+        self._file.set(run.entry.key, {**self._value(run.entry), **noted})
         self._file.save()
-        return []
 
     def remove(self, run: ScheduledRun) -> None:
         """Take a run that has been made off what waits."""

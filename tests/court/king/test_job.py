@@ -990,7 +990,7 @@ def test_a_run_that_was_noted_and_not_made_is_made_once_under_its_id(daily: Path
     schedules.take_over(king.generals)
     run = schedules.next_due(king.gate, look=True)
     assert run is not None
-    schedules.note([replace(run, task_id="task-20260207-077", message_ids={"start": "msg-20260207-077"})])
+    schedules.note(replace(run, task_id="task-20260207-077", message_ids={"start": "msg-20260207-077"}))
     clock.set("2026-02-07T23:00:00Z")
     run_king(daily, clock)
     assert here(daily, "tasks", "pending") == ["task-20260207-077"]
