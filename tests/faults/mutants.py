@@ -312,7 +312,7 @@ MUTANTS = [
     ),
     Mutant(
         "a serving process that does not begin is left alone",
-        "kingdom.court.soldiers.starter:Starter._wait",
+        "kingdom.court.soldiers.starter:Starter.wait",
         replace("A.kill()", "A.close()"),
         caught_by="serving process stopped",
     ),

@@ -158,7 +158,8 @@ class Turns:
         except NeedsSetUp as error:
             self.clear(agent)
             raise CannotStart(why=error.facts["why"]) from None
-        started = soldier.start(services.unsynced, made, environment, self._starter)()
+        starting = soldier.start(services.unsynced, made, environment, self._starter)
+        started = starting and soldier.finish_start(services.unsynced, starting, self._starter)
         if started is None:
             return  # it runs, or has ended already, though the server that was to start it was lost before it said so
         services.exits.watch(started.pid)

@@ -7,7 +7,6 @@ a running soldier is known by its lock, an ended one by its raw report under the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from kingdom.base.home.manifests import COUNCIL
 from kingdom.base.records import load, notes, sessions
 from kingdom.base.records.backlog import Backlog, refresh_due
 from kingdom.base.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
-from kingdom.base.records.soldiers import SoldierOrder, Started
+from kingdom.base.records.soldiers import SoldierOrder
 from kingdom.base.runtime.role import Services, Turn
 from kingdom.base.times import rests_until
 from kingdom.court.general import council, report
@@ -29,7 +28,7 @@ from kingdom.court.soldiers import engine_homes, prepare
 from kingdom.court.soldiers.cleanup import finish_removals
 from kingdom.court.soldiers.consent import ConsentRefused
 from kingdom.court.soldiers.engines.base import NeedsSetUp
-from kingdom.court.soldiers.handle import Look, SoldierHandle, last_output
+from kingdom.court.soldiers.handle import Look, SoldierHandle, Starting, last_output
 from kingdom.court.soldiers.results import BUDGETS, SPENT, Retryable, budget_reached
 from kingdom.court.soldiers.starter import Starter
 from kingdom.court.soldiers.workspace import NoWorkspace
@@ -44,14 +43,15 @@ LARGEST_LOOKED_AT = 4 << 20
 """Of an engine's output: reading more would make a turn long. Such a soldier keeps to its engine's own bound."""
 
 
-class _Starting(NamedTuple):
-    """A soldier that is being started."""
+class _TaskStarting(NamedTuple):
+    """A task whose soldier is being started."""
 
     filename: str
     task: Task
-    soldier: str
-    #: Waits until it runs, and notes it; None when there is none.
-    finish: Callable[[], Started | None]
+    soldier: SoldierHandle
+    #: The soldier's name.
+    name: str
+    starting: Starting
 
 
 class GeneralJob:
@@ -77,7 +77,7 @@ class GeneralJob:
         self._starter = Starter(services.places.home, services.log, services.alarm)
         self._done: set[int] = set()
         """The serving processes that are done with their tasks, and go on to others."""
-        self._starting: list[_Starting] = []
+        self._starting: list[_TaskStarting] = []
         """Soldiers that are being started: the next is prepared meanwhile."""
         self._starts_again = False
         """Whether a task that has had its step may have another one at once."""
@@ -305,8 +305,9 @@ class GeneralJob:
             return self._go_on(queued, report.failed(general, task, soldier, Retryable(str(error))))
         general.workspaces.forget(workspace)
         environment = prepare.environment(services, manifest, soldier, chosen.engine)
-        finish = soldier.start(services.unsynced, order, environment, self._starter)
-        self._starting.append(_Starting(queued.filename, task, order.soldier, finish))
+        starting = soldier.start(services.unsynced, order, environment, self._starter)
+        if starting is not None:
+            self._starting.append(_TaskStarting(queued.filename, task, soldier, order.soldier, starting))
         if self._out is not None:
             self._out.append((general.name, task.id))
         return True
@@ -331,15 +332,15 @@ class GeneralJob:
         """Wait for those that are being started, and note them."""
         self._sync_claims(failed)
         while self._starting:
-            filename, task, soldier, finish = self._starting.pop(0)
+            filename, task, soldier, name, starting = self._starting.pop(0)
             try:
-                started = finish()
+                started = soldier.finish_start(self._general.services.unsynced, starting, self._starter)
             except OSError as error:
                 failed.append(error)
                 continue
             if started is not None:
                 self._watch(filename, task, Look(True, started, None, None))
-                self._enlist(task, soldier, started.pid)
+                self._enlist(task, name, started.pid)
 
     def _enlist(self, task: Task, soldier: str, pid: int) -> None:
         general, services = self._general, self._general.services

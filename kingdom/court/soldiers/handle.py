@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.disk.codec import read_json, to_json
@@ -32,7 +32,7 @@ from kingdom.base.runtime.processes import (
 )
 from kingdom.court.soldiers import engines
 from kingdom.court.soldiers.cleanup import remove_tree
-from kingdom.court.soldiers.starter import Starter
+from kingdom.court.soldiers.starter import ServingProcess, Starter
 
 STDERR_TAIL = 500
 
@@ -64,6 +64,16 @@ class Look:
     def has_ended(self, attempt: int) -> bool:
         """Return whether this attempt's soldier was started and is no more."""
         return not self.is_running and self.started is not None and self.started.attempt == attempt
+
+
+class Starting(NamedTuple):
+    """A soldier that is being started."""
+
+    attempt: int
+    environment: Mapping[str, str]
+    lock: Lock
+    #: None: by a Python of its own.
+    serving: ServingProcess | None
 
 
 class SoldierHandle:
@@ -123,47 +133,40 @@ class SoldierHandle:
 
     def start(
         self, disk: Disk, order: SoldierOrder, environment: Mapping[str, str], starter: Starter
-    ) -> Callable[[], Started | None]:
-        """Start a soldier under the lock, which it inherits. Return what waits until it runs, and notes it.
+    ) -> Starting | None:
+        """Start a soldier under the lock, which it inherits. None when one is at work.
 
-        That is None when one is at work, or has been. It has to be called: we hold the lock until then.
+        `finish_start` has to be called: we hold the lock until then.
         """
         make_folder(self.folder)
         lock = Lock(self._lock, self.task)
         try:
             lock.acquire(0.5)
         except Locked:
-            return lambda: None
+            return None
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self.result_path)
             disk.rewrite(self._order, to_json(order.to_json()))
             self.order = order
             environment = {**environment, "KINGDOM_ORDER": str(self._order)}
-            answer = starter.start(self.task, environment, self._stderr, lock)
+            return Starting(order.attempt, environment, lock, starter.start(environment, self._stderr, lock))
         except BaseException:
             lock.release()
             raise
-        return partial(self._finish_start, disk, order, environment, starter, lock, answer)
 
-    def _finish_start(
-        self,
-        disk: Disk,
-        order: SoldierOrder,
-        environment: Mapping[str, str],
-        starter: Starter,
-        lock: Lock,
-        answer: Callable[[], int | None],
-    ) -> Started | None:
+    def finish_start(self, disk: Disk, starting: Starting, starter: Starter) -> Started | None:
+        """Wait until a soldier runs, and note it. None when it has been started before, or has ended already."""
+        attempt, environment, lock, serving = starting
         try:
-            pid = answer()
+            pid = None if serving is None else starter.wait(serving)
             if pid is None:
                 lock.release()  # our hold alone: a soldier that was started all the same has its own
                 lock.acquire()
-                if self.look(order.attempt).report is not None:
+                if self.look(attempt).report is not None:
                     return None
                 pid = starter.start_slowly(self.task, environment, self._stderr, lock)
-            return self._note_start(disk, pid, order.attempt)
+            return self._note_start(disk, pid, attempt)
         except Locked:
             return None
         finally:

@@ -9,9 +9,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
@@ -83,21 +82,21 @@ class Starter:
         self._slow_until = 0.0
         self._last_use = 0.0
 
-    def start(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> Callable[[], int | None]:
-        """Hand a task and its lock to a serving process. Return what waits until it has begun, and returns its pid.
+    def start(self, environment: Mapping[str, str], errors: Path, lock: Lock) -> ServingProcess | None:
+        """Hand a task and its lock to a serving process. None when there is none: then `start_slowly`.
 
-        That is None when it failed: then only the lock tells whether it has begun. The alarm rings when it is done.
+        The alarm rings when it is done.
         """
         if time.monotonic() < self._slow_until:
-            pid = self.start_slowly(task, environment, errors, lock)
-            return lambda: pid
+            return None
         try:
-            return partial(self._wait, self._ask(environment, errors, lock))
+            return self._ask(environment, errors, lock)
         except OSError as error:
             self._fail(error)
-            return lambda: None
+            return None
 
-    def _wait(self, serving: ServingProcess) -> int | None:
+    def wait(self, serving: ServingProcess) -> int | None:
+        """Wait until a process has begun its task, and return its pid. None: only the lock tells whether it has."""
         try:
             serving.wait_until_begun()
         except OSError as error:

@@ -246,7 +246,7 @@ def test_a_task_never_has_two_soldiers(general: GeneralRig) -> None:
     result = general.soldier().result_path
     result.write_text("{}")
     starter = Starter(general.home, general.services.log, general.services.alarm)
-    assert general.soldier().start(general.services.unsynced, order, dict(os.environ), starter)() is None
+    assert general.soldier().start(general.services.unsynced, order, dict(os.environ), starter) is None
     assert result.exists(), "what the first one wrote stays"
     other = GeneralJob(services(general.home, GENERAL, general.clock))
     for _ in range(3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from kingdom.base.disk.atomic import Disk
 from kingdom.base.disk.lock import Lock
 from kingdom.base.home.places import Places
-from kingdom.base.records.soldiers import RawReport, Started, Stopping
+from kingdom.base.records.soldiers import RawReport, SoldierOrder, Started, Stopping
 from kingdom.base.runtime.processes import carriers, seconds_suspended, since_boot, soldier_markers, started_at
 from kingdom.court.soldiers.handle import Look, SoldierHandle, last_output
 from kingdom.court.soldiers.starter import Starter
@@ -137,13 +137,24 @@ class Midwife:
         self.warm = warm
         self.environments: list[Mapping[str, str]] = []
 
-    def start(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> Callable[[], int | None]:
+    def start(self, environment: Mapping[str, str], errors: Path, lock: Lock) -> int | None:
         self.environments.append(environment)
-        return lambda: os.getpid() if self.warm else None
+        return os.getpid() if self.warm else None
+
+    def wait(self, serving: int) -> int:
+        return serving
 
     def start_slowly(self, task: str, environment: Mapping[str, str], errors: Path, lock: Lock) -> int:
         self.environments.append(environment)
         return os.getpid()
+
+
+def begun(
+    soldier: SoldierHandle, disk: Disk, order: SoldierOrder, environment: Mapping[str, str], starter: Starter
+) -> Started | None:
+    starting = soldier.start(disk, order, environment, starter)
+    assert starting is not None
+    return soldier.finish_start(disk, starting, starter)
 
 
 @pytest.mark.parametrize(("warm", "tries"), [(True, 1), (False, 2)])
@@ -151,7 +162,7 @@ def test_a_soldier_is_started_with_its_order_and_its_start_is_noted(
     places: Places, soldier: SoldierHandle, warm: bool, tries: int
 ) -> None:
     midwife, disk = Midwife(warm), Disk(places.scratch("gen-pr"), durability="process")
-    started = soldier.start(disk, ORDER, {"A": "1"}, midwife)()  # type: ignore[arg-type]
+    started = begun(soldier, disk, ORDER, {"A": "1"}, midwife)  # type: ignore[arg-type]
     assert started is not None
     assert (started.pid, started.attempt, soldier.look(0).started) == (os.getpid(), ORDER.attempt, started)
     order = soldier.control_folder / "order.json"
@@ -166,7 +177,7 @@ def test_a_soldier_whose_report_is_there_is_not_started_directly_as_well(
     write(places.raw_result(TASK), RawReport(ORDER.attempt, task_id=TASK, ended="by itself").to_json())
     midwife = Midwife(warm=False)
     disk = Disk(places.scratch("gen-pr"), durability="process")
-    assert soldier.start(disk, ORDER, {}, midwife)() is None  # type: ignore[arg-type]
+    assert begun(soldier, disk, ORDER, {}, midwife) is None  # type: ignore[arg-type]
     assert len(midwife.environments) == 1
 
 
@@ -212,7 +223,7 @@ def test_what_the_run_before_has_written_is_gone_when_a_soldier_starts(
     starter = Starter(home, given.log, given.alarm)
     starter._slow_until = inf
     order = ORDER._replace(result_path=str(soldier.result_path))
-    assert soldier.start(given.unsynced, order, {"KINGDOM_HOME": str(home)}, starter)() is not None
+    assert begun(soldier, given.unsynced, order, {"KINGDOM_HOME": str(home)}, starter) is not None
     assert not soldier.result_path.exists()
     wait_until(lambda: (starter.reap(), starter._children)[1] == [], SOON, "it has ended: its order leads nowhere")
 
