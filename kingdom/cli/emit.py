@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import click
 
@@ -35,24 +36,22 @@ def emit(type_: str, payload: str, repo: str | None, priority: str, wait: bool, 
     places.check()
     said = _object(sys.stdin.buffer.read(LARGEST + 1) if payload == "-" else payload.encode("utf-8", "surrogateescape"))
 
-    def make(number: str, now: float) -> Event:
-        return Event(
-            id=f"evt-{SOURCE}-{number}",
-            type=type_,
-            source=SOURCE,
-            repo=repo or None,
-            payload=said,
-            priority=priority,
-            created_at=stamp(now),
-        )
-
+    event = Event(
+        id=f"evt-{SOURCE}",
+        type=type_,
+        source=SOURCE,
+        repo=repo or None,
+        payload=said,
+        priority=priority,
+        created_at=stamp(time.time()),
+    )
     try:
-        schemas.check("event", make("0", 0.0).to_json())
+        schemas.check("event", event.to_json())
     except BadMessage as error:
         raise Usage(message=f"this is no event: {error.facts['why']}") from None
     if wait:
-        return say.print_messages(places, lambda: say.create(places, make), timeout, in_json)
-    print(say.create(places, make))
+        return say.print_messages(places, event, timeout, in_json)
+    print(say.create(places, event))
     return Exit.DONE
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,23 +75,20 @@ def say(words: tuple[str, ...], task: str | None, no_wait: bool, timeout: float,
         raise Usage(message='nothing to say; try `kingdom say "brief me"`')
     if task is not None:
         _refuse_if_answered(places, task)
-
-    def put() -> str:
-        return create(places, partial(_event, places, text, task))
-
+    event = _event(places, text, task)
     if no_wait:
-        print(put())
+        print(create(places, event))
         return Exit.DONE
-    return print_messages(places, put, timeout, in_json)
+    return print_messages(places, event, timeout, in_json)
 
 
-def print_messages(places: Places, put: Callable[[], str], timeout: float, in_json: bool) -> int:
-    """Put an event in, and print the messages that it leads to up to the last one. Return the exit code."""
+def print_messages(places: Places, event: Event, timeout: float, in_json: bool) -> int:
+    """Create an event, and print the messages that it leads to up to the last one. Return the exit code."""
     _refuse_if_down(places)
     last: Document = {}
     with closing(ReplyListener(places)) as listener:
-        event = put()
-        for message in _until_interrupted(listener.messages(event, timeout), event):
+        name = create(places, event)
+        for message in _until_interrupted(listener.messages(name, timeout), name):
             last = message
             print(line("message", message) if in_json else printable(message.get("content", "")), flush=True)
     if (failed := last.get("context", {}).get("failed_task")) and not in_json:
@@ -239,28 +236,27 @@ def _without_digits(text: str) -> str:
     return "".join(character for character in text if not character.isdigit())
 
 
-def create(places: Places, make: Callable[[str, float], Event]) -> str:
-    """Create an event, made of the first microsecond that is free and the time, and return its id."""
+def create(places: Places, event: Event) -> str:
+    """Create an event, with the first microsecond that is free behind its id, and return this id."""
     disk = home.disk(places)
     while True:
-        now = time.time_ns()
-        event = make(f"{now // 1000}", now / 1e9)
-        data = _encoded(event)
+        named = replace(event, id=f"{event.id}-{time.time_ns() // 1000}")
+        data = _encoded(named)
         try:
-            disk.create(places.queue_file("events", "pending", event.id), data)
+            disk.create(places.queue_file("events", "pending", named.id), data)
         except Collision:
             continue
-        return event.id
+        return named.id
 
 
-def _event(places: Places, text: str, task: str | None, number: str, now: float) -> Event:
-    who = home.user()
+def _event(places: Places, text: str, task: str | None) -> Event:
+    who, now = home.user(), time.time()
     said = {"user_id": who, "user": who, "text": text, "channel": CHANNEL, "message_ts": f"{now:.6f}"}
     answer: Document = {}
     if task is not None:
         answer = {"task_id": task, "human_response": text, "reply_context": _reply_context(places, task)}
     return Event(
-        id=f"evt-{CHANNEL}-{number}",
+        id=f"evt-{CHANNEL}",
         type=f"{CHANNEL}.message" if task is None else f"{CHANNEL}.human_response",
         source=CHANNEL,
         payload={**said, **answer},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +71,10 @@ def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: b
     for role in ("council", team.GENERAL):
         if not is_locked(places.lock(role)):
             print(_not_running(places, role))
-    put = partial(
-        say.create, places, partial(_event, goal, repo, {key: value for key, value in about.items() if value})
-    )
+    made = _event(goal, repo, {key: value for key, value in about.items() if value})
     if wait:
-        return say.print_messages(places, put, timeout, in_json=False)
-    event = put()
+        return say.print_messages(places, made, timeout, in_json=False)
+    event = say.create(places, made)
     task = _task_of(places, event)
     if task is None:
         print(f"{event} waits for the king; `{home.command()} why {event}` says for what.")
@@ -102,11 +99,11 @@ def _folder(here: Path) -> str:
     return str(next((folder for folder in (here, *here.parents) if is_there(folder / ".git")), here))
 
 
-def _event(goal: str, repo: str | None, about: dict[str, Any], number: str, now: float) -> Event:
-    who = home.user()
+def _event(goal: str, repo: str | None, about: dict[str, Any]) -> Event:
+    who, now = home.user(), time.time()
     said = {"user_id": who, "user": who, "goal": goal, "channel": say.CHANNEL, "message_ts": f"{now:.6f}"}
     return Event(
-        id=f"evt-{say.CHANNEL}-{number}",
+        id=f"evt-{say.CHANNEL}",
         type="council.message",
         source=say.CHANNEL,
         repo=repo or None,

@@ -57,7 +57,7 @@ def people_have_a_user_id(home: Path) -> None:
 
 def what_is_typed_here_carries_both(home: Path) -> None:
     write(Places(home).checkpoint(TASK), CHECKPOINT)
-    said = _event(Places(home), "yes", TASK, "1", 1.0).payload
+    said = _event(Places(home), "yes", TASK).payload
     assert said["user"] == said["user_id"]
     known = {"general": "gen-pr", "session_id": "s-1", "repo": None, "task_id": TASK, "thread_task_id": TASK}
     assert said["reply_context"] == known
