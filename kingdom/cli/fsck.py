@@ -18,7 +18,7 @@ from kingdom.cli import fsck_stores
 from kingdom.court.steward.base import launching
 from kingdom.court.upkeep import fsck as upkeep
 from kingdom.court.upkeep.checks import CHECKS
-from kingdom.court.upkeep.fsck import Finding
+from kingdom.court.upkeep.fsck import FsckFinding
 
 PAUSE_SECONDS = 1.0
 """Between two looks: what moves meanwhile is no finding."""
@@ -71,7 +71,7 @@ def refuse_while_at_work(places: Places) -> None:
         raise Usage(message=f"nothing is repaired while something runs ({', '.join(running[:5])}); {step}")
 
 
-def _as_json(finding: Finding) -> dict[str, object]:
+def _as_json(finding: FsckFinding) -> dict[str, object]:
     facts: dict[str, object] = {
         "check": finding.check,
         "rule": finding.rule,
@@ -81,7 +81,7 @@ def _as_json(finding: Finding) -> dict[str, object]:
     return {**facts, "repair": finding.repair or None, "repaired": finding.repaired, "failed": finding.failed or None}
 
 
-def _as_text(places: Places, findings: Sequence[Finding], repair: bool) -> Iterator[str]:
+def _as_text(places: Places, findings: Sequence[FsckFinding], repair: bool) -> Iterator[str]:
     """Yield the lines that people read: the findings under the rule that they break."""
     rule = ""
     for finding in findings:
@@ -100,7 +100,7 @@ def _as_text(places: Places, findings: Sequence[Finding], repair: bool) -> Itera
     yield f"{count(len(findings), 'finding')}, {rest}."
 
 
-def _ending(finding: Finding) -> str:
+def _ending(finding: FsckFinding) -> str:
     if finding.repaired:
         return f" → {finding.repair}"
     return f" → not repaired: {one_line(finding.failed, 200)}" if finding.failed else ""

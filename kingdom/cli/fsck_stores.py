@@ -13,19 +13,19 @@ from kingdom.base.home import config, dotenv
 from kingdom.base.home.places import Places
 from kingdom.base.program import home
 from kingdom.base.words import count
-from kingdom.court.upkeep.fsck import Finding
+from kingdom.court.upkeep.fsck import FsckFinding
 
 TOPIC_RULE = "The files of a topic follow each other without a gap, and no group is ahead of them."
 MQ_RULE = "The store of the queue for local programs fits together."
 HALL_RULE = "The last message of a room is in its history, and is the newest there."
 
 
-def look(places: Places, *, repair: bool) -> list[Finding]:
+def look(places: Places, *, repair: bool) -> list[FsckFinding]:
     """Return what does not fit together; the queue's store repairs itself."""
     return [finding for find in STORES.values() for finding in find(places, repair)]
 
 
-def _topics(places: Places, repair: bool) -> Iterator[Finding]:
+def _topics(places: Places, repair: bool) -> Iterator[FsckFinding]:
     from kingdom.hall.topics.batches import Batches
 
     # Beside the topics in files lies what a broker's topics are known by.
@@ -40,22 +40,22 @@ def _topics(places: Places, repair: bool) -> Iterator[Finding]:
             except FileNotFoundError:  # removed meanwhile
                 lines.clear()
             except BadFile as error:
-                yield Finding("topics", TOPIC_RULE, folder, str(error), "")
+                yield FsckFinding("topics", TOPIC_RULE, folder, str(error), "")
         for first, following in pairwise(lines):
             if (end := first + lines[first]) < following:
-                yield Finding("topics", TOPIC_RULE, folder, f"events {end} to {following - 1} are missing", "")
+                yield FsckFinding("topics", TOPIC_RULE, folder, f"events {end} to {following - 1} are missing", "")
             elif end > following:
                 what = f"{count(end - following, 'line')} too many in the file of event {first}"
-                yield Finding("topics", TOPIC_RULE, folder, what, "")
+                yield FsckFinding("topics", TOPIC_RULE, folder, what, "")
         ends_at, oldest = batches.end(), min(lines, default=0)
         for path, position in passed:
             if position is None:
-                yield Finding("topics", TOPIC_RULE, path, "it names no position", "")
+                yield FsckFinding("topics", TOPIC_RULE, path, "it names no position", "")
             elif position < oldest and (_next(path) or 0) < oldest:  # what it has passed may be removed meanwhile
                 what = f"events {position} to {oldest - 1} are gone, and it has not read them"
-                yield Finding("topics", TOPIC_RULE, path, what, "")
+                yield FsckFinding("topics", TOPIC_RULE, path, what, "")
             elif position > ends_at:
-                yield Finding(
+                yield FsckFinding(
                     "topics", TOPIC_RULE, path, f"it has passed event {position}, and the topic ends at {ends_at}", ""
                 )
 
@@ -68,7 +68,7 @@ def _next(path: Path) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _queue(places: Places, repair: bool) -> Iterator[Finding]:
+def _queue(places: Places, repair: bool) -> Iterator[FsckFinding]:
     """Look at the store while no manager holds it; a manager does so itself when it starts."""
     from kingdom.mq.cli.yirangmq_call import open_direct
 
@@ -77,17 +77,17 @@ def _queue(places: Places, repair: bool) -> Iterator[Finding]:
     try:
         store = open_direct(None)
     except KingdomError as error:
-        yield Finding("mq", MQ_RULE, places.mq, str(error), "")
+        yield FsckFinding("mq", MQ_RULE, places.mq, str(error), "")
         return
     try:
         for found in store.check(repair):
             what = f"{found['kind']} {found['what']} of {found['queue']}"
-            yield Finding("mq", MQ_RULE, places.mq, what, "mended by the store", bool(found["repaired"]))
+            yield FsckFinding("mq", MQ_RULE, places.mq, what, "mended by the store", bool(found["repaired"]))
     finally:
         store.close()
 
 
-def _hall(places: Places, repair: bool) -> Iterator[Finding]:
+def _hall(places: Places, repair: bool) -> Iterator[FsckFinding]:
     from kingdom.hall.database.opening import is_there, open_database
 
     hall, _ = config.for_looking(places, "hall")
@@ -99,14 +99,14 @@ def _hall(places: Places, repair: bool) -> Iterator[Finding]:
         try:
             for row in database.read(lambda db: db.all("rooms_without_their_last_message")):
                 what = f"room {row['id']} names message {row['last_message_id']}, which is not there"
-                yield Finding("hall", HALL_RULE, places.hall, what, "")
+                yield FsckFinding("hall", HALL_RULE, places.hall, what, "")
             for row in database.read(lambda db: db.all("rooms_behind_their_messages")):
                 what = f"room {row['id']} has a newer message than {row['last_message_id']}, its last one"
-                yield Finding("hall", HALL_RULE, places.hall, what, "")
+                yield FsckFinding("hall", HALL_RULE, places.hall, what, "")
         finally:
             database.close()
     except KingdomError as error:
-        yield Finding("hall", HALL_RULE, places.hall, str(error), "")
+        yield FsckFinding("hall", HALL_RULE, places.hall, str(error), "")
 
 
-STORES: Mapping[str, Callable[[Places, bool], Iterator[Finding]]] = {"topics": _topics, "mq": _queue, "hall": _hall}
+STORES: Mapping[str, Callable[[Places, bool], Iterator[FsckFinding]]] = {"topics": _topics, "mq": _queue, "hall": _hall}

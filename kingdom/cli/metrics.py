@@ -12,7 +12,7 @@ from kingdom.base.home import config
 from kingdom.base.program import home
 from kingdom.cli import money
 from kingdom.court import picture
-from kingdom.court.upkeep.metrics import Figures, render
+from kingdom.court.upkeep.metrics import KingdomFigures, render
 
 
 @click.command(short_help="Print metrics for Prometheus.")
@@ -29,4 +29,4 @@ def metrics() -> None:
     gathered = money.gather(places, now, None)
     budgets = [(share.name, share.general, share.spent, share.budget) for share in gathered.budgets]
     today = {general: round(spent.usd, 6) for general, spent in gathered.generals.items()}
-    print(render(Figures(picture.of(places, system, now), totals, budgets, today)), end="")
+    print(render(KingdomFigures(picture.of(places, system, now), totals, budgets, today)), end="")

@@ -12,7 +12,7 @@ import pytest
 
 from kingdom.base.home import schemas
 from kingdom.court.envoy.channels import CHANNELS, Channels
-from kingdom.court.envoy.channels.base import Channel, Draft
+from kingdom.court.envoy.channels.base import Channel, PostDraft
 from kingdom.demo.standins.slack import Slack
 from tests.court.envoy.servers import Hook, MailServer, by_hook, by_mail, mail_server
 from tests.court.envoy.slacks import SECRETS, settings, slack_services
@@ -22,7 +22,7 @@ from tests.hall.worker.hall import Hall
 
 SETTINGS = ("channel", "intervals", "retry")
 """Keys of envoy.yaml that are no channel's part."""
-HELLO = Draft("msg-1", "C0ROOM001", "hello", written_at="2026-02-07T10:00:00Z")
+HELLO = PostDraft("msg-1", "C0ROOM001", "hello", written_at="2026-02-07T10:00:00Z")
 
 
 class Outside(NamedTuple):

@@ -109,7 +109,7 @@ MUTANTS = [
     ),
     Mutant(
         "the task's id is not noted in its event first",
-        "kingdom.court.king.context:Context.hand_over",
+        "kingdom.court.king.context:KingContext.hand_over",
         drop("self.disk.show_changed(noting)"),
         caught_by="king kill",
         near="^renameat2 queue/events|done",
@@ -165,7 +165,7 @@ MUTANTS = [
     ),
     Mutant(
         "no fsync of the folder in which a cause is noted",
-        "kingdom.court.king.context:Context.hand_over",
+        "kingdom.court.king.context:KingContext.hand_over",
         replace("A.show_changed(noting)", "A.show_changed(noting, sync=False)"),
         caught_by="king power",
         near="synced",

@@ -248,7 +248,7 @@ MUTANTS = [
     ),
     Mutant(
         "a workspace is removed while another task goes on in it",
-        "kingdom.court.general.context:Context.clear_traces",
+        "kingdom.court.general.context:GeneralContext.clear_traces",
         replace("self._goes_on(A, B)", "False"),
         caught_by="tests/council/test_general.py::test_words_about_a_goal_leave_the_workspace_in_which_it_goes_on[False]",
     ),
@@ -464,7 +464,7 @@ MUTANTS = [
     ),
     Mutant(
         "each failure of a service is said",
-        "kingdom.court.sentinel.watch:Watch._say_trouble",
+        "kingdom.court.sentinel.watch:WatcherTurns._say_trouble",
         replace("self._trouble != A", "True"),
         caught_by="tests/faults/test_outside_table.py",
     ),

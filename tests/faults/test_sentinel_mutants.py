@@ -16,7 +16,7 @@ HUB, TICKETS = "tests/court/sentinel/test_github.py", "tests/court/sentinel/test
 MUTANTS = [
     Mutant(
         "an event is marked as seen before it is made",
-        "kingdom.court.sentinel.seen:Seen.create",
+        "kingdom.court.sentinel.seen:SeenEvents.create",
         swap("_queue.create", "_disk.create_all"),
         caught_by="sentinel kill",
         near="events/pending|seen",
@@ -48,13 +48,13 @@ MUTANTS = [
     ),
     Mutant(
         "a limit is not waited out",
-        "kingdom.court.sentinel.watch:Watch._fails",
+        "kingdom.court.sentinel.watch:WatcherTurns._fails",
         replace("self._rest(A)", "self._rest(self._interval)"),
         caught_by=f"{HUB}::test_a_secondary_limit_is_waited_out_exactly_also_by_the_next_life",
     ),
     Mutant(
         "the next life forgets a limit",
-        "kingdom.court.sentinel.watch:Watch._rest_of_pause",
+        "kingdom.court.sentinel.watch:WatcherTurns._rest_of_pause",
         body("return 0.0"),
         caught_by=f"{HUB}::test_a_secondary_limit_is_waited_out_exactly_also_by_the_next_life",
     ),
@@ -78,7 +78,7 @@ MUTANTS = [
     ),
     Mutant(
         "a failure is told at every look",
-        "kingdom.court.sentinel.watch:Watch._say_trouble",
+        "kingdom.court.sentinel.watch:WatcherTurns._say_trouble",
         replace("self._trouble != A", "True"),
         caught_by=f"{HUB}::test_a_service_that_fails_is_told_once_and_nothing_is_lost_or_doubled",
     ),
@@ -108,7 +108,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is about to be made is not noted first",
-        "kingdom.court.sentinel.watch:Watch._parse",
+        "kingdom.court.sentinel.watch:WatcherTurns._parse",
         drop("_state.save"),
         caught_by=f"{TICKETS}::test_a_killed_life_that_had_made_the_event_does_not_make_another",
         quick=True,

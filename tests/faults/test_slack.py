@@ -430,7 +430,7 @@ SLACK, EVENTS = "kingdom.court.envoy.channels.slack", "kingdom.court.envoy.chann
 ERRORS = "kingdom.court.envoy.channels.slack_errors"
 LIMITED = "RoomBusy(channel='slack', why='it asks for a pause', after=A)"
 MUTANTS = [
-    Mutant("a post is not looked for", f"{SLACK}:Slack.find", body("return None"), "cut after the post"),
+    Mutant("a post is not looked for", f"{SLACK}:SlackChannel.find", body("return None"), "cut after the post"),
     Mutant(
         "its post carries no id", "kingdom.court.envoy.channels.slack_text:metadata_of", body("return {}"), "killed"
     ),

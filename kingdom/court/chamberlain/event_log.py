@@ -43,7 +43,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LogReading:
     #: Whole lines, in the order of the files' age.
     lines: list[bytes]
     cursors: list[dict[str, Any]]
@@ -64,7 +64,7 @@ class _Found:
     first: int
 
 
-def read(path: Path, cursors: Iterable[Mapping[str, Any]], disk: Disk) -> Reading:
+def read(path: Path, cursors: Iterable[Mapping[str, Any]], disk: Disk) -> LogReading:
     """Return what is new in the log at `path` and in those that were rotated away from it.
 
     What is returned is on the platter: a power cut after it was counted cannot take it back, to be written again.
@@ -77,7 +77,7 @@ def read(path: Path, cursors: Iterable[Mapping[str, Any]], disk: Disk) -> Readin
             os.close(file.fd)
 
 
-def _read(path: Path, found: list[_Found], known: list[dict[str, Any]], disk: Disk) -> Reading:
+def _read(path: Path, found: list[_Found], known: list[dict[str, Any]], disk: Disk) -> LogReading:
     matched = _match(path, found, known)
     lines: list[bytes] = []
     gaps = [_replaced(path, cursor) for cursor in known if cursor["name"] == path.name]
@@ -104,7 +104,7 @@ def _read(path: Path, found: list[_Found], known: list[dict[str, Any]], disk: Di
         offset += taken
         recent = [*cursor.get("recent", []), *map(crc32, new[-RECENT:])][-RECENT:]
         row |= {"offset": offset, "last": _before(file, offset), "recent": recent}
-    return Reading(lines, cursors, gaps, has_more)
+    return LogReading(lines, cursors, gaps, has_more)
 
 
 def _is_as_it_was(file: _Found, cursor: Mapping[str, Any]) -> bool:

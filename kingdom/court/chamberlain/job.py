@@ -22,18 +22,18 @@ from kingdom.court.chamberlain.chronicle import Chronicle
 from kingdom.court.chamberlain.cleanup import PAUSE_SECONDS, Cleanup
 from kingdom.court.chamberlain.ledger import Ledger
 from kingdom.court.chamberlain.reports import Reports
-from kingdom.court.chamberlain.vitals import Health, Meter, Reading, memory_level
+from kingdom.court.chamberlain.vitals import Health, MachineReading, Meter, memory_level
 from kingdom.court.picture import Picture
 from kingdom.court.soldiers import neighbours
 from kingdom.court.steward.roll_call import What, log_findings, make_roll_call
-from kingdom.court.upkeep.metrics import Figures, render
+from kingdom.court.upkeep.metrics import KingdomFigures, render
 
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
 STEP_SECONDS = 10.0
 """When the wall clock and the monotonic one drift so far apart, it was set or the machine slept."""
 
 
-def _figures(reading: Reading) -> str:
+def _figures(reading: MachineReading) -> str:
     memory = f"memory {reading.memory_percent:.0f} %, {reading.memory_available_mb:.0f} MB available"
     return f"CPU {reading.cpu_percent:.0f} %, {memory}"
 
@@ -145,7 +145,7 @@ class ChamberlainJob:
             self._king_error = str(error)
         return self._max_soldiers
 
-    def _report_changes(self, health: str, reading: Reading, is_full: bool) -> None:
+    def _report_changes(self, health: str, reading: MachineReading, is_full: bool) -> None:
         """Report changes only: a machine that stays red is one alert."""
         services, disk_percent = self._services, reading.disk_percent
         if health != self._last_health:
@@ -183,7 +183,7 @@ class ChamberlainJob:
             elif watcher.get("state") in ("ok", "off"):
                 self._alerts.forget(f"watcher {name}")
 
-    def _relieve(self, reading: Reading) -> None:
+    def _relieve(self, reading: MachineReading) -> None:
         """Stop one soldier when memory stays short, before the kernel ends something at random."""
         available, pressure = reading.memory_available_mb, reading.memory_pressure_percent
         is_short = memory_level(available, pressure, self._config["thresholds"]) == "red"
@@ -224,7 +224,7 @@ class ChamberlainJob:
         """Write the figures for the node exporter's textfile collector."""
         services = self._services
         budgets = [(share.name, share.general, share.spent, share.budget) for share in self._ledger.shares()]
-        figures = Figures(view, self._chronicle.totals(), budgets, self._ledger.today())
+        figures = KingdomFigures(view, self._chronicle.totals(), budgets, self._ledger.today())
         services.unsynced.rewrite(services.places.metrics, render(figures).encode())
 
     def _write_dashboard(self) -> None:

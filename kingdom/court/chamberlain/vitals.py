@@ -19,7 +19,7 @@ LEVELS = ("green", "yellow", "orange", "red")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MachineReading:
     cpu_percent: float
     memory_percent: float
     #: What programs could still get.
@@ -50,10 +50,10 @@ class Meter:
     def __init__(self) -> None:
         self._has_begun = False
 
-    def measure(self, home: Path) -> Reading:
+    def measure(self, home: Path) -> MachineReading:
         used, has_begun, self._has_begun = psutil.cpu_percent(interval=None), self._has_begun, True
         memory = psutil.virtual_memory()
-        return Reading(
+        return MachineReading(
             cpu_percent=used if has_begun else 0.0,
             memory_percent=memory.percent,
             memory_available_mb=memory.available / MEGABYTE,
@@ -82,9 +82,9 @@ class Health:
     """The health of the machine by the worse of CPU and memory, each smoothed over the last readings."""
 
     def __init__(self) -> None:
-        self._recent: deque[Reading] = deque(maxlen=SMOOTHED_OVER)
+        self._recent: deque[MachineReading] = deque(maxlen=SMOOTHED_OVER)
 
-    def judge(self, reading: Reading, thresholds: Mapping[str, float]) -> str:
+    def judge(self, reading: MachineReading, thresholds: Mapping[str, float]) -> str:
         """Return green, yellow, orange or red, with this reading as the newest."""
         self._recent.append(reading)
         seen = self.judged_by()

@@ -10,11 +10,11 @@ from kingdom.base.words import closest
 from kingdom.court.connections.base import Service
 
 SERVICES = {
-    "github": "kingdom.court.connections.github:GitHub",
-    "jira": "kingdom.court.connections.jira:Jira",
-    "slack": "kingdom.court.connections.slack:Slack",
-    "webhook": "kingdom.court.connections.webhook:Webhook",
-    "email": "kingdom.court.connections.email:Email",
+    "github": "kingdom.court.connections.github:GitHubService",
+    "jira": "kingdom.court.connections.jira:JiraService",
+    "slack": "kingdom.court.connections.slack:SlackService",
+    "webhook": "kingdom.court.connections.webhook:WebhookService",
+    "email": "kingdom.court.connections.email:EmailService",
 }
 """In the order in which `kingdom connect` lists them."""
 

@@ -19,7 +19,7 @@ USER = Needed("SMTP_USER", "name of the account", is_secret=False)
 PASSWORD = Needed("SMTP_PASSWORD", "password of the account")
 
 
-class Email:
+class EmailService:
     serves = "the envoy uses it to send mail"
     needs = (USER, PASSWORD)
     guide = """\

@@ -15,7 +15,7 @@ NEEDED_SCOPES = ("notifications", "repo")
 """Either reads notifications; only classic tokens have scopes, and only they may read notifications."""
 
 
-class GitHub:
+class GitHubService:
     serves = "the sentinel reads notifications with it: reviews asked for, mentions, assignments"
     needs = (Needed("GH_TOKEN", "token (ghp_…)", also=("GITHUB_TOKEN",)),)
     guide = """\
@@ -48,7 +48,7 @@ def _scopes_missing() -> str:
 
 
 def token(secrets: Mapping[str, str]) -> str:
-    return GitHub.needs[0].value(secrets)
+    return GitHubService.needs[0].value(secrets)
 
 
 def connect(places: Places, secrets: Mapping[str, str], deadlines: Deadlines | None = None) -> Web:

@@ -22,7 +22,7 @@ URL, EMAIL, TOKEN = NEEDS = (
 )
 
 
-class Jira:
+class JiraService:
     serves = "the sentinel reads tickets with it: assigned ones, changes of status, comments"
     needs = NEEDS
     guide = """\

@@ -8,7 +8,7 @@ from typing import Any
 from kingdom.base.home import config
 from kingdom.base.home.places import Places
 from kingdom.court.connections.base import Needed, ServiceDown, ServiceRefused
-from kingdom.court.connections.web import QUICK, Answer, Web
+from kingdom.court.connections.web import QUICK, HttpAnswer, Web
 
 NAME = "Slack"
 BOT = Needed("SLACK_BOT_TOKEN", "bot token (xoxb-…)")
@@ -22,7 +22,7 @@ API = "https://slack.com/api/"
 PASSING = ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "ratelimited")
 
 
-class Slack:
+class SlackService:
     serves = "the envoy uses it to post, to ask and to read answers"
     needs = (BOT, APP)
     guide = f"""\
@@ -52,7 +52,7 @@ def _next_step(part: Mapping[str, Any] | None) -> str:
     return f"it listens to: {', '.join(people)}" if people else "slack.people in config/envoy.yaml lists nobody yet"
 
 
-def _ask(address: str, method: str, need: Needed, secrets: Mapping[str, str]) -> Answer:
+def _ask(address: str, method: str, need: Needed, secrets: Mapping[str, str]) -> HttpAnswer:
     """Return the answer of a method; Slack says in its body whether it took the token."""
     web = Web(NAME, address, {"Authorization": f"Bearer {need.value(secrets)}"}, deadlines=QUICK)
     try:

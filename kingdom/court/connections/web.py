@@ -44,7 +44,7 @@ QUICK = Deadlines(connect=3.0, read=5.0, total=8.0)
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     status: int
     #: By names in lower case.
     headers: Mapping[str, str]
@@ -80,7 +80,7 @@ class Web:
         self._deadlines = deadlines or PATIENT
         self._session: requests.Session | None = None
 
-    def get(self, path: str, query: Mapping[str, str] | None = None, **headers: str) -> Answer:
+    def get(self, path: str, query: Mapping[str, str] | None = None, **headers: str) -> HttpAnswer:
         return self.ask("GET", path, query=query, headers=headers)
 
     def ask(
@@ -91,7 +91,7 @@ class Web:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return the answer, of a status below 400.
 
         ServiceLimited says how long to be quiet; ServiceRefused is for all else that is our fault, and ServiceDown
@@ -161,7 +161,7 @@ class Web:
             raise ServiceDown(service=self._service, why="its answer was cut off") from None
         return b"".join(parts)
 
-    def _judged(self, response: requests.Response, data: bytes) -> Answer:
+    def _judged(self, response: requests.Response, data: bytes) -> HttpAnswer:
         headers = {name.lower(): value for name, value in response.headers.items()}
         status, now = response.status_code, time.time()
         at = _moment(headers.get("date", ""), now)
@@ -180,7 +180,7 @@ class Web:
             body = json.loads(data) if data.strip() else None
         except (ValueError, RecursionError):
             raise ServiceDown(service=self._service, why="its answer is no JSON, or was cut off") from None
-        return Answer(status, headers, body, at)
+        return HttpAnswer(status, headers, body, at)
 
 
 def _keep(request: Any) -> Any:

@@ -13,7 +13,7 @@ from kingdom.court.connections.base import Needed, ServiceRefused
 URL = Needed("WEBHOOK_URL", "address (https://…)")
 
 
-class Webhook:
+class WebhookService:
     serves = "the envoy uses it to post to Mattermost, Discord, Teams or another chat"
     needs = (URL,)
     guide = """\

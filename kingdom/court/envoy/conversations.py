@@ -60,7 +60,7 @@ class Question(NamedTuple):
     has_checkpoint: bool
 
 
-class Waiting(NamedTuple):
+class WaitingQuestion(NamedTuple):
     """A question that has been open for days."""
 
     task: str
@@ -237,7 +237,7 @@ class Conversations:
         row |= {"last_reply_ts": None, "expires_at": stamp(now + float(seconds)), "reply_context": dict(context)}
         self._replies.put_last(str(posted.thread.thread), row, MOST_CLOSED)
 
-    def overdue(self) -> Iterator[Waiting]:
+    def overdue(self) -> Iterator[WaitingQuestion]:
         """Yield the questions that have waited for another day since people were reminded of them."""
         now = self._services.clock()
         for task in list(self._awaiting):
@@ -250,7 +250,9 @@ class Conversations:
             if notes.answered_by(self._services.places, task) is not None:
                 self._wait_no_longer(task)
             else:
-                yield Waiting(task, thread, str(row.get("question", "")), stamp(asked_at or now), days, reminded)
+                yield WaitingQuestion(
+                    task, thread, str(row.get("question", "")), stamp(asked_at or now), days, reminded
+                )
 
     def note_reminder(self, task: str, days: int) -> None:
         """Remember that people were reminded of a question after so many days."""

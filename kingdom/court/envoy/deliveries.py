@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kingdom.base.records.messages import Message, Queued
 from kingdom.base.runtime.role import Services
 from kingdom.court.envoy.channels import Channels
-from kingdom.court.envoy.channels.base import ChannelDown, ChannelLocked, ChannelRefused, Draft, Post, RoomBusy
+from kingdom.court.envoy.channels.base import ChannelDown, ChannelLocked, ChannelRefused, Post, PostDraft, RoomBusy
 from kingdom.court.envoy.conversations import THREAD_RULES, Address
 from kingdom.court.envoy.locked_out import LockedOut
 from kingdom.court.envoy.poster import Poster
@@ -37,18 +37,18 @@ class Delivered(NamedTuple):
     post: Post
 
 
-class Refused(NamedTuple):
+class RefusedMessage(NamedTuple):
     """A message that its channel will not have."""
 
     message: Message
     why: str
 
 
-class Outcomes(NamedTuple):
+class DeliveryOutcomes(NamedTuple):
     """What has become of messages."""
 
     delivered: list[Delivered]
-    refused: list[Refused]
+    refused: list[RefusedMessage]
     #: They may have been posted, and wait to be looked for.
     uncertain: list[Message]
 
@@ -57,14 +57,14 @@ class Outcomes(NamedTuple):
 class _UnderWay:
     message: Message
     address: Address
-    drafts: list[Draft]
+    drafts: list[PostDraft]
     #: The drafts may have been posted by an earlier attempt.
     look_first: bool
     posts: list[Post] = field(default_factory=list)
     #: The channel's thread is at the draft after the last post.
     is_asked: bool = False
 
-    def next_draft(self) -> Draft:
+    def next_draft(self) -> PostDraft:
         """Return the draft after the last post: all others hang under the first, or beside it in its thread."""
         draft = self.drafts[len(self.posts)]
         if not self.posts:
@@ -130,12 +130,14 @@ class Deliveries:
         """Post nothing in a room until then."""
         self._free_at[room] = max(until, self._free_at.get(room, 0.0))
 
-    def begin(self, room: Room, message: Message, address: Address, drafts: list[Draft], *, look_first: bool) -> None:
+    def begin(
+        self, room: Room, message: Message, address: Address, drafts: list[PostDraft], *, look_first: bool
+    ) -> None:
         """Hand a message to its channel's thread."""
         self._under_way[room] = _UnderWay(message, address, drafts, look_first)
         self._ask(room)
 
-    def collect(self) -> Outcomes:
+    def collect(self) -> DeliveryOutcomes:
         """Return what has become of messages since the last call, and go on with those of several parts.
 
         Stuck when a channel's thread does not move any more.
@@ -149,7 +151,7 @@ class Deliveries:
                 self._ask(room)
         return outcomes
 
-    def close(self) -> Outcomes:
+    def close(self) -> DeliveryOutcomes:
         """Start nothing more. Return what has become of messages, after a moment for what is being posted."""
         until = self._services.monotonic() + CLOSE_SECONDS
         for poster in self._posters.values():
@@ -171,8 +173,8 @@ class Deliveries:
         self._pauses[channel] = pause
         self._down[channel] = self._services.monotonic() + max(pause, error.after)
 
-    def _outcomes(self) -> Outcomes:
-        outcomes = Outcomes([], [], [])
+    def _outcomes(self) -> DeliveryOutcomes:
+        outcomes = DeliveryOutcomes([], [], [])
         for poster in self._posters.values():
             for attempt in poster.attempts():
                 room = next(
@@ -182,7 +184,7 @@ class Deliveries:
                 self._take(room, attempt.outcome, outcomes)
         return outcomes
 
-    def _take(self, room: Room, outcome: Post | Exception, outcomes: Outcomes) -> None:
+    def _take(self, room: Room, outcome: Post | Exception, outcomes: DeliveryOutcomes) -> None:
         delivery, channel = self._under_way[room], self._channels.get(room.channel)
         now = self._services.monotonic()
         if isinstance(outcome, OSError):  # a full disk, say, after the post: it passes, and is looked for then
@@ -197,7 +199,7 @@ class Deliveries:
         elif isinstance(outcome, ChannelRefused):
             self._is_up(room.channel)
             self._end(room)
-            outcomes.refused.append(Refused(delivery.message, str(outcome)))
+            outcomes.refused.append(RefusedMessage(delivery.message, str(outcome)))
         elif isinstance(outcome, Post):
             self._is_up(room.channel)
             self.rest(room, now + channel.seconds_between_posts)

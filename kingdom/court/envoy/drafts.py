@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from kingdom.base.records.messages import Message, code_of
 from kingdom.base.words import choices_in, one_line
-from kingdom.court.envoy.channels.base import Channel, Draft
+from kingdom.court.envoy.channels.base import Channel, PostDraft
 from kingdom.court.envoy.conversations import Address, asking_task
 
 LONGEST_SUBJECT = 100
 
 
-def drafts_of(message: Message, address: Address, channel: Channel) -> list[Draft]:
+def drafts_of(message: Message, address: Address, channel: Channel) -> list[PostDraft]:
     """Return the posts that say what a message says, in order."""
     text = message.content
     if failed_task := message.context.get("failed_task"):
         text = f"{text}\n`kingdom why {failed_task}` shows more"
     texts = [text] if channel.longest is None else parts(text, channel.longest)
     drafts = [
-        Draft(message.id if n == 1 else f"{message.id}.{n}", address.room, part, address.thread)
+        PostDraft(message.id if n == 1 else f"{message.id}.{n}", address.room, part, address.thread)
         for n, part in enumerate(texts, 1)
     ]
     asks = message.type == "human_input_request"

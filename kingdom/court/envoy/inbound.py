@@ -13,7 +13,7 @@ from kingdom.base.records.messages import Event, Message
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.court.envoy.channels import Channels
-from kingdom.court.envoy.channels.base import IN_THREAD, ChannelLocked, ChannelRefused, Said
+from kingdom.court.envoy.channels.base import IN_THREAD, ChannelLocked, ChannelRefused, Heard
 from kingdom.court.envoy.conversations import Address, Conversations
 from kingdom.court.envoy.locked_out import LockedOut
 
@@ -63,7 +63,7 @@ class Inbound:
             self._services.log.info(f"{name} can be read again")
         return bool(said)
 
-    def _answer(self, heard: list[tuple[Said, Event | None]], channel: str) -> None:
+    def _answer(self, heard: list[tuple[Heard, Event | None]], channel: str) -> None:
         """Create the events. People who reply where nobody listens get a notice: each time while a task is at work, and
         once in a conversation that has ended."""
         events, messages = self._services.queues.events, self._services.queues.messages
@@ -93,7 +93,7 @@ class Inbound:
                 data |= {"task_id": payload["task_id"], "thread_ts": payload.get("thread_ts")}
             self._services.log.info(f"{event.id} ({event.type}) was said by {payload['user']}", event=what, **data)
 
-    def _event(self, channel: str, said: Said) -> Event | None:
+    def _event(self, channel: str, said: Heard) -> Event | None:
         """Return what this becomes: an answer, a reply in a conversation, or what its channel calls it.
 
         None for a reply in a thread where nobody listens.
@@ -127,7 +127,7 @@ class Inbound:
             created_at=stamp(self._services.clock()),
         )
 
-    def _nobody_listens(self, channel: str, said: Said) -> Message | None:
+    def _nobody_listens(self, channel: str, said: Heard) -> Message | None:
         """Return what tells a person so; None in a thread that is none of ours."""
         thread = _address(channel, said)
         if self._conversations.is_at_work(thread):
@@ -161,17 +161,17 @@ class Inbound:
         self._down[name] = why
 
 
-def _address(channel: str, said: Said) -> Address:
+def _address(channel: str, said: Heard) -> Address:
     return Address(channel, said.room, said.thread)
 
 
-def _encodable(said: Said) -> Said:
+def _encodable(said: Heard) -> Heard:
     """Return it without what UTF-8 cannot hold, which could not be written."""
     texts = {field: text for field, text in said._asdict().items() if text is not None}
     return said._replace(**{field: text.encode("utf-8", "replace").decode() for field, text in texts.items()})
 
 
-def event_id(channel: str, said: Said) -> str:
+def event_id(channel: str, said: Heard) -> str:
     """Return the id of the event that this becomes: the same at every delivery, whatever happened in between."""
     if said.thread is not None:
         parts = ["reply", said.thread, said.id]

@@ -15,7 +15,7 @@ from kingdom.base.times import stamp
 from kingdom.court.envoy.channels import Channels
 from kingdom.court.envoy.channels.base import ChannelDown, ChannelRefused, Post
 from kingdom.court.envoy.conversations import Address, Conversations, Posted
-from kingdom.court.envoy.deliveries import Deliveries, Outcomes, Refused, Room
+from kingdom.court.envoy.deliveries import Deliveries, DeliveryOutcomes, RefusedMessage, Room
 from kingdom.court.envoy.drafts import drafts_of
 from kingdom.court.envoy.intents import Intents
 
@@ -77,7 +77,7 @@ class Outbound:
         """Wait a moment for what is being posted, and file it."""
         self._settle_all(self._deliveries.close())
 
-    def _settle_all(self, outcomes: Outcomes) -> bool:
+    def _settle_all(self, outcomes: DeliveryOutcomes) -> bool:
         for message in outcomes.uncertain:
             self._intents.mark_uncertain([message])
             self._let_settle(message, self._deliveries.room(self._address(message)))
@@ -108,19 +108,19 @@ class Outbound:
 
     def _send(self, messages: list[Message]) -> None:
         posted: list[Posted] = []
-        refused: list[Refused] = []
+        refused: list[RefusedMessage] = []
         for message in messages:
             address = self._address(message)
             try:
                 post = self._post(message, address)
             except ChannelRefused as refusal:
-                refused.append(Refused(message, str(refusal)))
+                refused.append(RefusedMessage(message, str(refusal)))
                 continue
             posted.append(_posted(message, address, post))
             self._conversations.note(posted[-1])
         self._file_all(posted, refused)
 
-    def _settle(self, posted: list[Posted], refused: list[Refused]) -> None:
+    def _settle(self, posted: list[Posted], refused: list[RefusedMessage]) -> None:
         for post in posted:
             self._conversations.note(post)
         if posted:
@@ -129,7 +129,7 @@ class Outbound:
         for post in posted:
             self._mark(post)
 
-    def _file_all(self, posted: list[Posted], refused: list[Refused]) -> None:
+    def _file_all(self, posted: list[Posted], refused: list[RefusedMessage]) -> None:
         for message, why in refused:
             self._retry_or_fail(message, why)
         self._file("sent", [_sent(post) for post in posted])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kingdom.base.errors import KingdomError
 from kingdom.base.runtime.wake import Alarm
-from kingdom.court.envoy.channels.base import Channel, Draft, Post, Stuck
+from kingdom.court.envoy.channels.base import Channel, Post, PostDraft, Stuck
 
 POST, MARK, END = 1, 2, 0
 """In this order: whoever waits for a post comes before marks, and an end before both."""
@@ -41,7 +41,7 @@ class Poster:
         self._thread = threading.Thread(target=self._work, name="poster", daemon=True)
         self._thread.start()
 
-    def post(self, message_id: str, draft: Draft, *, look_first: bool) -> None:
+    def post(self, message_id: str, draft: PostDraft, *, look_first: bool) -> None:
         """Have a draft posted by the thread; with `look_first` only if it was not posted before."""
         self._add(POST, lambda: self._post(message_id, draft, look_first))
 
@@ -84,7 +84,7 @@ class Poster:
             call()
             self._begun = None
 
-    def _post(self, message_id: str, draft: Draft, look_first: bool) -> None:
+    def _post(self, message_id: str, draft: PostDraft, look_first: bool) -> None:
         outcome: Post | Exception
         try:
             outcome = (self._channel.find(draft) if look_first else None) or self._channel.post(draft)

@@ -6,7 +6,7 @@ from kingdom.base.records.messages import Message, alert
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import count, one_line
-from kingdom.court.envoy.conversations import ALERT_AFTER_DAYS, Conversations, Waiting
+from kingdom.court.envoy.conversations import ALERT_AFTER_DAYS, Conversations, WaitingQuestion
 
 
 class Reminders:
@@ -25,7 +25,7 @@ class Reminders:
             self._conversations.note_reminder(question.task, question.days)
         self._conversations.files.save()
 
-    def _messages(self, question: Waiting) -> list[Message]:
+    def _messages(self, question: WaitingQuestion) -> list[Message]:
         now, day = stamp(self._services.clock()), question.asked_at[:10].replace("-", "")
         asked = one_line(question.text.removeprefix("[question] "), 300)  # "" where another envoy has asked
         waits = f"has waited for an answer for {count(question.days, 'day')}"

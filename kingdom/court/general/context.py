@@ -21,7 +21,7 @@ from kingdom.court.soldiers.handle import SoldierHandle
 from kingdom.court.soldiers.workspace import Workspaces
 
 
-class Ending(NamedTuple):
+class TaskEnding(NamedTuple):
     """A task whose result is to be written."""
 
     task: Task
@@ -33,14 +33,14 @@ class Ending(NamedTuple):
     kept: Collection[Path]
 
 
-class Context:
+class GeneralContext:
     def __init__(self, services: Services) -> None:
         self.name = check_name("general", services.name)
         self.budgets = Budgets(services.places, services.disk, services.log, {})
         self.workspaces = Workspaces(services.places, self.name, services.unsynced, services.exits, {})
         self.sessions = Sessions(services.places, services.unsynced)
         self._handles: dict[str, SoldierHandle] = {}
-        self.endings: list[Ending] = []
+        self.endings: list[TaskEnding] = []
         """Tasks that end in this turn: their results are written together."""
         self.take_over(services)
         seen = version(services.places.manifest(self.name))

@@ -25,7 +25,7 @@ from kingdom.base.times import moment
 from kingdom.base.words import duration, one_line
 from kingdom.council import mime
 from kingdom.court.general import report
-from kingdom.court.general.context import Context
+from kingdom.court.general.context import GeneralContext
 from kingdom.court.soldiers.budgets import days_of
 from kingdom.court.soldiers.consent import meaning
 from kingdom.court.soldiers.handle import SoldierHandle
@@ -36,7 +36,7 @@ SHALL_IT = "Shall the council go on? Answer yes or no; leader is told of any oth
 Note = dict[str, Any]
 
 
-def step(general: Context, task: Task, soldier: SoldierHandle) -> bool | None:
+def step(general: GeneralContext, task: Task, soldier: SoldierHandle) -> bool | None:
     """Do what is next for a goal. Return True when its task has ended, False when more was done, None when nothing."""
     places = general.services.places
     thread = _thread_of(places, task)
@@ -75,7 +75,7 @@ def _thread_of(places: Places, task: Task) -> str:
     return str(said) if is_open else task.id
 
 
-def _begin(general: Context, task: Task, soldier: SoldierHandle, thread: str) -> bool | None:
+def _begin(general: GeneralContext, task: Task, soldier: SoldierHandle, thread: str) -> bool | None:
     """Note a goal, as soon as there is a workspace for it."""
     goal = _goal(general, task)
     if not goal:
@@ -108,7 +108,7 @@ def _begin(general: Context, task: Task, soldier: SoldierHandle, thread: str) ->
     return False
 
 
-def _goal(general: Context, task: Task) -> str:
+def _goal(general: GeneralContext, task: Task) -> str:
     """Return the goal in a task: what was planned, said or seen."""
     said = task.payload.get("human_response") if task.type == "resume" else None
     planned, text, headline = (task.payload.get(name) for name in ("goal", "text", "headline"))
@@ -118,7 +118,7 @@ def _goal(general: Context, task: Task) -> str:
     return ""
 
 
-def _without_keyword(general: Context, words: str) -> str:
+def _without_keyword(general: GeneralContext, words: str) -> str:
     """Return what somebody said without the keyword at its beginning, which only called the council."""
     for keyword in sorted(general.manifest.keywords, key=len, reverse=True):
         rest = words[len(keyword) :]
@@ -127,7 +127,7 @@ def _without_keyword(general: Context, words: str) -> str:
     return words
 
 
-def _context(general: Context, task: Task) -> str:
+def _context(general: GeneralContext, task: Task) -> str:
     """Return what leader should know besides: what was said with the goal, and how an earlier one of its talk ended."""
     given = task.payload.get("context")
     parts = [given] if isinstance(given, str) and given.strip() else []
@@ -139,7 +139,7 @@ def _context(general: Context, task: Task) -> str:
     return "\n".join(parts)
 
 
-def _reply_context(general: Context, task: Task, thread: str) -> Note:
+def _reply_context(general: GeneralContext, task: Task, thread: str) -> Note:
     """Return what a reply in the task's conversation needs: by `session_id` we know the thread again."""
     return {
         "general": general.name,
@@ -156,7 +156,7 @@ def _goal_body(note: Mapping[str, Any]) -> Note:
     return {**body, "context": note["context"]} if note["context"] else body
 
 
-def _take_words(general: Context, task: Task, soldier: SoldierHandle, thread: str, note: Note) -> bool | None:
+def _take_words(general: GeneralContext, task: Task, soldier: SoldierHandle, thread: str, note: Note) -> bool | None:
     """Take what a person says about an open goal: the answer whether its plan is good, or words for leader."""
     words = str(task.payload.get("human_response") or "").strip()
     if note["approve"] and note["approved"] is None and task.original == note["task"]:
@@ -178,7 +178,7 @@ def _take_words(general: Context, task: Task, soldier: SoldierHandle, thread: st
     return report.finish(general, task, soldier, heard)
 
 
-def _send(general: Context, task: Task, thread: str, body: Mapping[str, Any]) -> None:
+def _send(general: GeneralContext, task: Task, thread: str, body: Mapping[str, Any]) -> None:
     """Send leader a goal or words of a person, once."""
     services, places = general.services, general.services.places
     key = crc32(task.id.encode())
@@ -218,7 +218,7 @@ def _was_told(places: Places, thread: str, identity: str) -> bool:
 
 
 def _ask(
-    general: Context, task: Task, soldier: SoldierHandle, thread: str, note: Note, plan: Mapping[str, Any]
+    general: GeneralContext, task: Task, soldier: SoldierHandle, thread: str, note: Note, plan: Mapping[str, Any]
 ) -> bool:
     """Ask people whether the plan is good, with what such tasks have cost before."""
     listed = [str(title) for title in plan.get("titles", ())]
@@ -246,7 +246,7 @@ def _estimate(places: Places, tasks: int) -> str:
     return f"Going by {done} tasks of earlier goals, it will cost {cost}, and take {duration(seconds)}."
 
 
-def _result(general: Context, task: Task, end: Mapping[str, Any]) -> Result:
+def _result(general: GeneralContext, task: Task, end: Mapping[str, Any]) -> Result:
     """Return the result that leader's last report means."""
     status, summary = str(end.get("status") or "success"), str(end.get("summary") or "")
     if status == "refused":
@@ -258,7 +258,7 @@ def _result(general: Context, task: Task, end: Mapping[str, Any]) -> Result:
     return Result(task_id=task.id, status="success", summary="\n".join(filter(None, lines)), warnings=lost or None)
 
 
-def _keep_deliverables(general: Context, task: Task, listed: object) -> tuple[list[Path], list[str]]:
+def _keep_deliverables(general: GeneralContext, task: Task, listed: object) -> tuple[list[Path], list[str]]:
     """Copy what agents have delivered to where people find it. Only files in agents' own folders are taken."""
     places, kept, lost = general.services.places, [], []
     allowed = places.workspaces / COUNCIL
@@ -283,7 +283,7 @@ def _failed(task: Task, why: str) -> Result:
     return Result(task_id=task.id, status="failed", error=why)
 
 
-def _finish(general: Context, task: Task, soldier: SoldierHandle, thread: str, result: Result) -> bool | None:
+def _finish(general: GeneralContext, task: Task, soldier: SoldierHandle, thread: str, result: Result) -> bool | None:
     """End a goal: its note says so first, for the council, which then ends whoever is still at work on it.
 
     None while it is being found out whether its workspace holds work.
@@ -308,7 +308,7 @@ def _tasks_of(places: Places, thread: str) -> int:
     return len(read_json_or(places.council_plan(thread), {}).get("titles", ()))
 
 
-def _write(general: Context, note: Mapping[str, Any]) -> None:
+def _write(general: GeneralContext, note: Mapping[str, Any]) -> None:
     places = general.services.places
     make_folder(places.council_goals)
     general.services.disk.rewrite(places.council_goal(str(note["thread"])), to_json(dict(note)))

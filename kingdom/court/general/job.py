@@ -22,7 +22,7 @@ from kingdom.base.records.soldiers import SoldierOrder
 from kingdom.base.runtime.role import Services, Turn
 from kingdom.base.times import rests_until
 from kingdom.court.general import council, report
-from kingdom.court.general.context import Context
+from kingdom.court.general.context import GeneralContext
 from kingdom.court.rules import gate
 from kingdom.court.soldiers import engine_homes, prepare
 from kingdom.court.soldiers.cleanup import finish_removals
@@ -56,7 +56,7 @@ class _TaskStarting(NamedTuple):
 
 class GeneralJob:
     def __init__(self, services: Services) -> None:
-        self._general = Context(services)
+        self._general = GeneralContext(services)
         self._pending, self._in_progress = (
             Backlog(services.queues.tasks, state, period=self._period, mine=self._is_mine, owner=False)
             for state in ("pending", "in_progress")

@@ -13,7 +13,7 @@ from kingdom.base.records import notes
 from kingdom.base.records.messages import ACCOUNT, Checkpoint, Result, Task
 from kingdom.base.records.soldiers import RawReport
 from kingdom.base.times import stamp
-from kingdom.court.general.context import Context, Ending
+from kingdom.court.general.context import GeneralContext, TaskEnding
 from kingdom.court.soldiers import engine_homes, engines, memory, prepare, results
 from kingdom.court.soldiers.budgets import Wait
 from kingdom.court.soldiers.handle import Look, SoldierHandle
@@ -21,7 +21,7 @@ from kingdom.court.soldiers.results import Final, QuotaReached, Retryable
 from kingdom.court.soldiers.workspace import KEPT_AFTER
 
 
-def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, report: RawReport) -> bool:
+def receive(general: GeneralContext, task: Task, soldier: SoldierHandle, look: Look, report: RawReport) -> bool:
     """Do what follows from a soldier's report. Return whether the task has ended, as all of these functions do."""
     log = general.services.log
     name = prepare.soldier_name(task.id, task.attempt)
@@ -52,7 +52,7 @@ def receive(general: Context, task: Task, soldier: SoldierHandle, look: Look, re
             return finish(general, task, soldier, results.with_metrics(task, result, report.seconds), report.asks)
 
 
-def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bool:
+def died(general: GeneralContext, task: Task, soldier: SoldierHandle, look: Look) -> bool:
     """Plan another try: the soldier left no report, because it was killed or the machine went down."""
     log_killed(general.services.log, task, look.stopping.why if look.stopping else "it died without a report")
     why = look.stopping.why if look.stopping else "its soldier died without a report"
@@ -62,7 +62,7 @@ def died(general: Context, task: Task, soldier: SoldierHandle, look: Look) -> bo
     return failed(general, task, soldier, outcome)
 
 
-def cancel(general: Context, task: Task, soldier: SoldierHandle, look: Look, by: str) -> bool:
+def cancel(general: GeneralContext, task: Task, soldier: SoldierHandle, look: Look, by: str) -> bool:
     """End a task that a person cancelled, and whose soldier was killed: it is not tried again."""
     why = f"cancelled by {by}"
     log_killed(general.services.log, task, why)
@@ -70,7 +70,7 @@ def cancel(general: Context, task: Task, soldier: SoldierHandle, look: Look, by:
     return finish(general, task, soldier, ended or Result(task_id=task.id, status="failed", error=why))
 
 
-def _killed(general: Context, task: Task, soldier: SoldierHandle, look: Look, why: str) -> Retryable:
+def _killed(general: GeneralContext, task: Task, soldier: SoldierHandle, look: Look, why: str) -> Retryable:
     """Note what a killed soldier has cost, as far as its engine had told it, and return it as a failed try."""
     result = _used(task, soldier, why)
     if result is not None:
@@ -89,7 +89,7 @@ def log_killed(log: Log, task: Task, reason: str) -> None:
     log.event("soldier.killed", soldier_id=prepare.soldier_name(task.id, task.attempt), task_id=task.id, reason=reason)
 
 
-def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:
+def begin_again(general: GeneralContext, task: Task, soldier: SoldierHandle) -> bool:
     """Do the same try again: `down --soldiers` ended its soldier, which is not a failure."""
     general.workspaces.renew(task)
     general.services.log.info(f"{task.id} starts again: its soldier was ended by `down --soldiers`")
@@ -97,7 +97,7 @@ def begin_again(general: Context, task: Task, soldier: SoldierHandle) -> bool:
     return False
 
 
-def postpone(general: Context, task: Task, wait: Wait) -> None:
+def postpone(general: GeneralContext, task: Task, wait: Wait) -> None:
     """Postpone the task, which is not a failure; the task holds the reason, for `cat` and `why`."""
     waiting = replace(task, not_before=stamp(wait.until), waits_because=wait.why, waits_for=ACCOUNT)
     if waiting == task:
@@ -107,7 +107,7 @@ def postpone(general: Context, task: Task, wait: Wait) -> None:
 
 
 def failed(
-    general: Context, task: Task, soldier: SoldierHandle, outcome: Retryable, seconds: float | None = None
+    general: GeneralContext, task: Task, soldier: SoldierHandle, outcome: Retryable, seconds: float | None = None
 ) -> bool:
     """Plan another try after a pause, or end the task as failed."""
     rules, log = general.king_config["retry"], general.services.log
@@ -131,7 +131,9 @@ def failed(
     return finish(general, task, soldier, results.final_failure(task, outcome, seconds))
 
 
-def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result, asks: str | None = None) -> bool:
+def finish(
+    general: GeneralContext, task: Task, soldier: SoldierHandle, result: Result, asks: str | None = None
+) -> bool:
     """Write what others need before the result: checkpoint, memory. `write_results` ends the task."""
     services, inherited = general.services, general.workspaces.inherited(task)
     result = results.with_warnings(results.redacted(result, services.log.clean_json), _warnings(general, soldier))
@@ -151,11 +153,11 @@ def finish(general: Context, task: Task, soldier: SoldierHandle, result: Result,
     if result.memory_updates:
         memory.learn(services.disk, services.places, general.name, task.repo, result.memory_updates, most)
     kept = [*left, *folders] if result.status in KEPT_AFTER else left
-    general.endings.append(Ending(task, soldier, result, inherited, kept))
+    general.endings.append(TaskEnding(task, soldier, result, inherited, kept))
     return True
 
 
-def write_results(general: Context) -> None:
+def write_results(general: GeneralContext) -> None:
     """Write the results of the tasks that have ended, durable together, then clear their traces."""
     endings, general.endings = general.endings, []
     services = general.services
@@ -176,7 +178,9 @@ def _noted(spent: Mapping[str, float]) -> dict[str, Any]:
     return {note: amount for note, amount in spent.items() if amount}
 
 
-def _checkpoint(general: Context, task: Task, result: Result, inherited: str | None, asks: str | None) -> Checkpoint:
+def _checkpoint(
+    general: GeneralContext, task: Task, result: Result, inherited: str | None, asks: str | None
+) -> Checkpoint:
     return Checkpoint(
         task_id=task.id,
         thread_task_id=task.thread,
@@ -193,24 +197,24 @@ def _checkpoint(general: Context, task: Task, result: Result, inherited: str | N
     )
 
 
-def _record_cost(general: Context, task: Task, account: str, result: Result, look: Look) -> None:
+def _record_cost(general: GeneralContext, task: Task, account: str, result: Result, look: Look) -> None:
     run = f"{task.id}/{task.attempt}/{look.started.pid}-{look.started.start}" if look.started else ""
     now = general.services.clock()
     general.budgets.record_cost(general.name, account, task.id, result.metrics, now, run=run)
 
 
-def _engine_name(general: Context, soldier: SoldierHandle) -> str:
+def _engine_name(general: GeneralContext, soldier: SoldierHandle) -> str:
     """Return the engine that did the work, or would have: the manifest may name another one by now."""
     return soldier.order.engine if soldier.order else prepare.engine_name(general.services, general.manifest)
 
 
-def _account(general: Context, soldier: SoldierHandle) -> str:
+def _account(general: GeneralContext, soldier: SoldierHandle) -> str:
     if soldier.order is not None:
         return soldier.order.account
     name = _engine_name(general, soldier)
     return engines.load(name).account(general.name) if name in engines.ENGINES else name
 
 
-def _warnings(general: Context, soldier: SoldierHandle) -> list[str]:
+def _warnings(general: GeneralContext, soldier: SoldierHandle) -> list[str]:
     name = _engine_name(general, soldier)
     return engines.load(name).warnings(general.services, general.manifest) if name in engines.ENGINES else []

@@ -62,7 +62,7 @@ class Decision(Generic[C]):
     fresh: frozenset[str] = frozenset()
 
 
-class Context:
+class KingContext:
     def __init__(self, services: Services) -> None:
         self.take_over(services)
         self.replays = ReplayIndex(self.disk, self.places.replay_index, self.clock)

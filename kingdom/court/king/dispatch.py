@@ -15,7 +15,7 @@ from kingdom.base.records.messages import Event, Queued, Task
 from kingdom.base.times import stamp
 from kingdom.court.king import messages
 from kingdom.court.king.answers import Unanswerable, general_of, question_of, resume
-from kingdom.court.king.context import Context, Decision
+from kingdom.court.king.context import Decision, KingContext
 from kingdom.court.king.schedule_log import PRIORITY, ScheduledRun, ScheduleLog
 from kingdom.court.rules.gate import Gate, Work
 from kingdom.court.rules.routing import Route
@@ -25,7 +25,7 @@ BATCH = 128
 
 
 class Dispatch:
-    def __init__(self, king: Context, schedules: ScheduleLog) -> None:
+    def __init__(self, king: KingContext, schedules: ScheduleLog) -> None:
         self._king = king
         self._schedules = schedules
         self.events = king.backlog(king.queues.events)

@@ -11,9 +11,9 @@ from kingdom.base.home.roster import ROLES
 from kingdom.base.records.backlog import Arrivals, refresh_due
 from kingdom.base.records.messages import alert
 from kingdom.base.runtime.role import Services, Turn
-from kingdom.court.king.context import Context
+from kingdom.court.king.context import KingContext
 from kingdom.court.king.dispatch import Dispatch
-from kingdom.court.king.orders import Orders
+from kingdom.court.king.orders import KingOrders
 from kingdom.court.king.outcomes import Outcomes
 from kingdom.court.king.schedule_log import ScheduleLog
 from kingdom.court.steward.roll_call import What, log_findings, make_roll_call
@@ -28,9 +28,9 @@ ALARMING = frozenset({What.RESTARTED, What.REFUSED})
 class KingJob:
     def __init__(self, services: Services) -> None:
         signal.signal(signal.SIGIO, signal.SIG_IGN)  # see base/disk/lease.py
-        king = self._king = Context(services)
+        king = self._king = KingContext(services)
         self._outcomes = Outcomes(king)
-        self._orders = Orders(king)
+        self._orders = KingOrders(king)
         self._schedules = ScheduleLog(king)
         self._dispatch = Dispatch(king, self._schedules)
         # Generals look only at their own tasks, so the king moves unreadable ones to dead.

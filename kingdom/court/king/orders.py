@@ -18,7 +18,7 @@ from kingdom.base.records import notes
 from kingdom.base.records.messages import Order, Task
 from kingdom.base.words import Said
 from kingdom.court.king import messages
-from kingdom.court.king.context import Context
+from kingdom.court.king.context import KingContext
 
 WHERE_REQUEUED_GO = {
     "events": ("pending", "dispatched"),
@@ -46,8 +46,8 @@ class OrderRefused(Exception):
         self.says = why.to_json()
 
 
-class Orders:
-    def __init__(self, king: Context) -> None:
+class KingOrders:
+    def __init__(self, king: KingContext) -> None:
         self._king = king
         self.backlog = king.backlog(king.queues.orders)
 
@@ -241,9 +241,9 @@ class Orders:
         return event.discarded_by_order == order.id
 
 
-ORDERS: Mapping[str, Callable[[Orders, Order], str]] = {
-    "retry": Orders.retry,
-    "cancel": Orders.cancel,
-    "requeue": Orders.requeue,
-    "discard": Orders.discard,
+ORDERS: Mapping[str, Callable[[KingOrders, Order], str]] = {
+    "retry": KingOrders.retry,
+    "cancel": KingOrders.cancel,
+    "requeue": KingOrders.requeue,
+    "discard": KingOrders.discard,
 }

@@ -20,7 +20,7 @@ from kingdom.base.records.messages import Event, Result, Task
 from kingdom.base.records.queues import Queue, R
 from kingdom.base.words import one_line
 from kingdom.court.king import messages
-from kingdom.court.king.context import Context, Decision
+from kingdom.court.king.context import Decision, KingContext
 from kingdom.court.king.messages import MessageDraft
 
 BATCH = 128
@@ -32,7 +32,7 @@ LOST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """What follows from a result's status."""
 
     #: What stands in `status` of the task and of its event.
@@ -45,11 +45,11 @@ class Outcome:
     drafts: Callable[[Task, Result, str], list[MessageDraft]]
 
 
-OUTCOMES: Mapping[str, Outcome] = {
-    "success": Outcome("completed", "task.completed", "status", messages.completed),
-    "failed": Outcome("failed", "task.failed", "error", messages.failed),
-    "skipped": Outcome("skipped", "task.completed", "status", messages.skipped),
-    "needs_human": Outcome("needs_human", "task.needs_human", "question", messages.asked),
+OUTCOMES: Mapping[str, TaskOutcome] = {
+    "success": TaskOutcome("completed", "task.completed", "status", messages.completed),
+    "failed": TaskOutcome("failed", "task.failed", "error", messages.failed),
+    "skipped": TaskOutcome("skipped", "task.completed", "status", messages.skipped),
+    "needs_human": TaskOutcome("needs_human", "task.needs_human", "question", messages.asked),
 }
 
 
@@ -60,7 +60,7 @@ def _readable(queue: Queue[R], state: str, ids: Iterable[str]) -> Iterator[R]:
 
 
 class Outcomes:
-    def __init__(self, king: Context) -> None:
+    def __init__(self, king: KingContext) -> None:
         self._king = king
         self._in_progress = king.backlog(king.queues.tasks, "in_progress")
         self.has_more = False

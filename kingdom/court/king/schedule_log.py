@@ -12,7 +12,7 @@ from kingdom.base.disk.json_file import JsonFile
 from kingdom.base.home.manifests import Manifest
 from kingdom.base.records.messages import Json
 from kingdom.base.times import moment, stamp
-from kingdom.court.king.context import Context
+from kingdom.court.king.context import KingContext
 from kingdom.court.rules import schedules
 from kingdom.court.rules.gate import Gate, Work
 from kingdom.court.rules.schedules import ScheduleEntry
@@ -42,7 +42,7 @@ class ScheduledRun:
 class ScheduleLog:
     """`schedule-sent.json`: by schedule, what is handled, what waits and what was begun. Other kings note days."""
 
-    def __init__(self, king: Context) -> None:
+    def __init__(self, king: KingContext) -> None:
         self._king = king
         path = king.places.own("king") / "schedule-sent.json"
         self._file = JsonFile(path, king.disk, king.log.error, _is_sound)

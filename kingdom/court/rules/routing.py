@@ -21,7 +21,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RoutingTable:
     """The routes of all installed generals."""
 
     #: General by event type or wildcard.
@@ -70,7 +70,7 @@ class Table:
         return None
 
 
-def table(manifests: Collection[Manifest]) -> Table:
+def table(manifests: Collection[Manifest]) -> RoutingTable:
     """Build the routing table. The first manifest by name gets a claim; a second claim is a warning."""
     claims: dict[str, str] = {}
     words: dict[str, str] = {}
@@ -86,7 +86,7 @@ def table(manifests: Collection[Manifest]) -> Table:
                 if holder != manifest.name:
                     warnings.append(f"{claim!r} belongs to {holder} already; {manifest.name} does not get it")
     longest_first = sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))
-    return Table(claims, tuple(longest_first), repos, modelless, limits, tuple(warnings))
+    return RoutingTable(claims, tuple(longest_first), repos, modelless, limits, tuple(warnings))
 
 
 def candidates(event_type: str) -> list[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from kingdom.base.disk.codec import to_json
 from kingdom.base.runtime.role import Services, Turn
 from kingdom.court.sentinel.breaker import Breaker
-from kingdom.court.sentinel.seen import Seen
-from kingdom.court.sentinel.watch import Watch
+from kingdom.court.sentinel.seen import SeenEvents
+from kingdom.court.sentinel.watch import WatcherTurns
 from kingdom.court.sentinel.watchers import WATCHERS
 
 LONGEST_WAIT = 3600.0
@@ -50,8 +50,8 @@ class SentinelJob:
 
     def _begin(self, services: Services) -> None:
         self._services = services
-        seen = Seen(services)
-        self._watches = [Watch(name, services, seen, self._breakers[name]) for name in WATCHERS]
+        seen = SeenEvents(services)
+        self._watches = [WatcherTurns(name, services, seen, self._breakers[name]) for name in WATCHERS]
         for watch in self._watches:
             if watch.off and self._said_off.get(watch.name) != watch.off:
                 services.log.info(f"{watch.name} is off: {watch.off}")

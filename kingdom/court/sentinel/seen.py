@@ -11,7 +11,7 @@ from kingdom.base.records.messages import Event
 from kingdom.base.runtime.role import Services
 
 
-class Seen:
+class SeenEvents:
     def __init__(self, services: Services) -> None:
         self.folder: Path = services.places.own(services.name) / "seen"
         self._queue = services.queues.events

@@ -19,9 +19,9 @@ from kingdom.base.words import count, duration, one_line
 from kingdom.court.connections.base import MISSHAPEN, ServiceDown, ServiceError, ServiceLimited, ServiceRefused
 from kingdom.court.sentinel.background_call import BackgroundCall
 from kingdom.court.sentinel.breaker import Breaker
-from kingdom.court.sentinel.seen import Seen
+from kingdom.court.sentinel.seen import SeenEvents
 from kingdom.court.sentinel.watchers import WATCHERS
-from kingdom.court.sentinel.watchers.base import Kit, Watcher
+from kingdom.court.sentinel.watchers.base import Watcher, WatcherKit
 
 BATCH = 128
 """Events that are made in one turn, durable together."""
@@ -37,10 +37,10 @@ class Phase(Enum):
     TELLS_SOURCE = auto()
 
 
-class Watch:
+class WatcherTurns:
     """A watcher between two looks, or in the middle of one. Its turns never wait."""
 
-    def __init__(self, name: str, services: Services, seen: Seen, breaker: Breaker) -> None:
+    def __init__(self, name: str, services: Services, seen: SeenEvents, breaker: Breaker) -> None:
         self.name = name
         self._services = services
         self._seen = seen
@@ -49,7 +49,9 @@ class Watch:
         self._interval = float(config["interval_seconds"])
         path = services.places.own(services.name) / f"{name}-state.json"
         self._state = JsonFile(path, services.disk, services.log.error, lambda _key, _value: True)
-        kit = Kit(config, services.places, self._state, seen.is_known, services.clock, self._tell, services.secrets)
+        kit = WatcherKit(
+            config, services.places, self._state, seen.is_known, services.clock, self._tell, services.secrets
+        )
         self._watcher: Watcher[Any] = tables.load(WATCHERS[name])(kit)
         self.off = self._watcher.is_off()
         self.folders = () if self.off else tuple(self._watcher.folders())

@@ -95,7 +95,7 @@ MOST_HELD = 512
 """Trees that are held open for those that are forked: a process may have so many files open, and needs some itself."""
 
 
-class Calls(NamedTuple):
+class SystemCalls(NamedTuple):
     """One architecture's numbers; calls of another architecture of the same machine are refused."""
 
     #: The architecture, as seccomp names it.
@@ -117,7 +117,7 @@ class Calls(NamedTuple):
 
 
 _CALLS = {
-    "x86_64": Calls(
+    "x86_64": SystemCalls(
         audit=0xC000003E,
         socket=41,
         setpriority=141,
@@ -132,7 +132,7 @@ _CALLS = {
         of_scheduling=(142, 144, 314, 203),
         refused=(308, 425, 248, 249, 250),
     ),
-    "aarch64": Calls(
+    "aarch64": SystemCalls(
         audit=0xC00000B7,
         socket=198,
         setpriority=140,

@@ -36,7 +36,7 @@ Days = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class BudgetRule:
     """What a budget bounds."""
 
     #: One general's spending, or everybody's.
@@ -45,11 +45,11 @@ class Rule:
     of_a_month: bool
 
 
-RULES: Mapping[str, Rule] = {
-    "general_day_usd": Rule(of_one_general=True, of_a_month=False),
-    "day_usd": Rule(of_one_general=False, of_a_month=False),
-    "general_month_usd": Rule(of_one_general=True, of_a_month=True),
-    "month_usd": Rule(of_one_general=False, of_a_month=True),
+RULES: Mapping[str, BudgetRule] = {
+    "general_day_usd": BudgetRule(of_one_general=True, of_a_month=False),
+    "day_usd": BudgetRule(of_one_general=False, of_a_month=False),
+    "general_month_usd": BudgetRule(of_one_general=True, of_a_month=True),
+    "month_usd": BudgetRule(of_one_general=False, of_a_month=True),
 }
 """The budgets, by their key in general.yaml."""
 

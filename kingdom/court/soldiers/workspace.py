@@ -54,7 +54,7 @@ class GitRun:
     target: Path | None
 
 
-class Search(NamedTuple):
+class WorkSearch(NamedTuple):
     """A child that looks for work in a workspace."""
 
     child: Popen[bytes]
@@ -75,7 +75,7 @@ class Workspaces:
         self.rules = rules
         self._runs: dict[str, GitRun] = {}
         self._fresh: set[str] = set()
-        self._searches: dict[Path, Search] = {}
+        self._searches: dict[Path, WorkSearch] = {}
         self._known: dict[Path, bool] = {}
         """Whether the workspaces of ended tasks hold work."""
 
@@ -191,7 +191,7 @@ class Workspaces:
         except OSError:
             return False
         self._exits.watch(child.pid)
-        self._searches[folder] = Search(child, time.monotonic() + work.SECONDS + 1)
+        self._searches[folder] = WorkSearch(child, time.monotonic() + work.SECONDS + 1)
         return True
 
     def _end_search(self, folder: Path) -> None:

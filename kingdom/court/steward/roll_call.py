@@ -74,7 +74,7 @@ INTERNAL_EVENTS = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class RollCallFinding:
     """What a roll call found or did."""
 
     #: The role, or the launcher.
@@ -88,7 +88,7 @@ class Finding:
         return f"{self.role}: {self.what}{f' ({self.detail})' if self.detail else ''}"
 
 
-def log_findings(findings: Iterable[Finding], log: Log, threshold: float) -> None:
+def log_findings(findings: Iterable[RollCallFinding], log: Log, threshold: float) -> None:
     """Write each finding as a warning and, where it has one, as an internal event."""
     for finding in findings:
         log.warn(str(finding))
@@ -178,14 +178,14 @@ class RollCall:
         self._looked_after_until = self._clock() + LOOKED_AFTER_SECONDS
         return True
 
-    def call(self, threshold: float, period: float) -> list[Finding]:
+    def call(self, threshold: float, period: float) -> list[RollCallFinding]:
         """Look at every watched role, act on what is wrong, and return what was found and done.
 
         After LAUNCHER_STARTED a chamberlain must end at once: the launcher has started its successor.
         """
         self._period = period
         now = self._awake.look(2 * period)
-        findings: list[Finding] = []
+        findings: list[RollCallFinding] = []
         try:
             if not self._steward.launcher_runs():
                 return self._start_launcher(now) if self._own == CHAMBERLAIN else []
@@ -255,7 +255,7 @@ class RollCall:
         heartbeat = holder, fingerprint(self._places.heartbeat(role))
         return self._unchanged.since(f"{role}'s heartbeat", heartbeat, now)
 
-    def _look(self, row: RoleRow, status: RoleStatus | None, threshold: float, now: float) -> list[Finding]:
+    def _look(self, row: RoleRow, status: RoleStatus | None, threshold: float, now: float) -> list[RollCallFinding]:
         seen = self._see(row, status, now)
         state = diagnose(seen, threshold, 2 * self._period)
         before, self._states[row.name] = self._states.get(row.name), state
@@ -310,13 +310,13 @@ class RollCall:
 
     def _act(
         self, row: RoleRow, state: State, is_new: bool, status: RoleStatus | None, unchanged: float, now: float
-    ) -> list[Finding]:
+    ) -> list[RollCallFinding]:
         action = ACTIONS[state]
         if action is Action.START:
             if state is State.ENDED:
                 self._ended[row.name] = [*self._ended.get(row.name, [])[-ENDS_KEPT:], now]
             self._steward.start(row)
-            return [Finding(row.name, What.STARTED, f"started:{row.name}:{os.getpid()}:{now:.0f}", state.value)]
+            return [RollCallFinding(row.name, What.STARTED, f"started:{row.name}:{os.getpid()}:{now:.0f}", state.value)]
         if action in (Action.REPLACE, Action.END):
             return self._begin_ending(row, action is Action.REPLACE, status, unchanged, now)
         if state is State.QUARANTINED and now - self._last_unrest >= self._timeouts.quarantine:
@@ -325,29 +325,29 @@ class RollCall:
             return [self._reported(row.name, state)]
         return []
 
-    def _reported(self, role: str, state: State) -> Finding:
+    def _reported(self, role: str, state: State) -> RollCallFinding:
         if state is State.QUARANTINED:
-            return Finding(role, What.QUARANTINED, f"quarantined:{role}:{self._wanted_since(role)}")
+            return RollCallFinding(role, What.QUARANTINED, f"quarantined:{role}:{self._wanted_since(role)}")
         why = refusals.why(self._places, role)
         step = "correct that, and it is started again by itself" if why else f"see {self._places.role_log(role)}"
-        return Finding(role, What.REFUSED, f"refused:{role}:{why}", f"{why}; {step}" if why else step)
+        return RollCallFinding(role, What.REFUSED, f"refused:{role}:{why}", f"{why}; {step}" if why else step)
 
     def _begin_ending(
         self, row: RoleRow, start_again: bool, status: RoleStatus | None, unchanged: float, now: float
-    ) -> list[Finding]:
+    ) -> list[RollCallFinding]:
         pid = status.pid if status is not None and status.pid is not None else self._other(row.name)
         if pid is None:
             return []
         self._end(row, pid, now, start_again)
         if not start_again:
             return []
-        return [Finding(row.name, What.MISSED, f"missed:{row.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
+        return [RollCallFinding(row.name, What.MISSED, f"missed:{row.name}:{pid}", f"pid {pid}, {unchanged:.0f} s")]
 
     def _end(self, row: RoleRow, pid: int, now: float, start_again: bool, by: str = "") -> None:
         self._endings[row.name] = _Ending(row, pid, started_at(pid), now + self._timeouts.hung, start_again, by)
         process_groups.send([pid], signal.SIGTERM)
 
-    def _go_on(self, ending: _Ending, status: RoleStatus | None, now: float) -> list[Finding]:
+    def _go_on(self, ending: _Ending, status: RoleStatus | None, now: float) -> list[RollCallFinding]:
         name = ending.row.name
         if started_at(ending.pid) in (None, ending.started) and process_groups.living([ending.pid]):
             if now >= ending.kill_at and not ending.killed:
@@ -366,19 +366,19 @@ class RollCall:
         what = (What.RENEWED if ending.by else What.RESTARTED) if ending.start_again else What.STOPPED
         how = "it had to be killed" if ending.killed else "it ended when asked"
         how = f"{ending.by}; {how}" if ending.by else how
-        return [Finding(name, what, f"{what.name.lower()}:{name}:{ending.pid}", how)]
+        return [RollCallFinding(name, what, f"{what.name.lower()}:{name}:{ending.pid}", how)]
 
-    def _start_quarantined(self, row: RoleRow) -> list[Finding]:
+    def _start_quarantined(self, row: RoleRow) -> list[RollCallFinding]:
         self._disk.remove(self._places.wanted(row.name))
         self._steward.start(row)
-        return [Finding(row.name, What.REARMED, f"rearmed:{row.name}")]
+        return [RollCallFinding(row.name, What.REARMED, f"rearmed:{row.name}")]
 
     def _wanted_since(self, role: str) -> int:
         with suppress(FileNotFoundError):
             return os.stat(self._places.wanted(role)).st_mtime_ns
         return 0
 
-    def _start_launcher(self, now: float) -> list[Finding]:
+    def _start_launcher(self, now: float) -> list[RollCallFinding]:
         """Start the launcher again, once every role of the dead one is gone: a new one would find its lock held."""
         left = [row for row in self._watched() if row.name not in self._endings]
         for row in left:
@@ -397,9 +397,11 @@ class RollCall:
             return []
         except KingdomError as error:
             return self._launcher_failed(error)
-        return [Finding(self._steward.name, What.LAUNCHER_STARTED, f"raised:{self._steward.name}:{os.getpid()}")]
+        return [
+            RollCallFinding(self._steward.name, What.LAUNCHER_STARTED, f"raised:{self._steward.name}:{os.getpid()}")
+        ]
 
-    def _no_answer(self, error: LauncherError, threshold: float) -> list[Finding]:
+    def _no_answer(self, error: LauncherError, threshold: float) -> list[RollCallFinding]:
         """Kill a launcher that has not answered for too long. By the plain clock: it was we who waited."""
         now = self._clock()
         if self._unanswered_since is None:
@@ -408,11 +410,11 @@ class RollCall:
             self._steward.kill()
         return self._launcher_failed(error)
 
-    def _launcher_failed(self, error: KingdomError) -> list[Finding]:
+    def _launcher_failed(self, error: KingdomError) -> list[RollCallFinding]:
         if str(error) == self._logged_error:
             return []
         self._logged_error = str(error)
-        return [Finding(self._steward.name, What.LAUNCHER_FAILED, f"launcher:{error}", str(error))]
+        return [RollCallFinding(self._steward.name, What.LAUNCHER_FAILED, f"launcher:{error}", str(error))]
 
     def _other(self, role: str) -> int | None:
         """Return the pid that plays this role without its launcher's knowledge.

@@ -368,12 +368,12 @@ class _Transport(xmlrpc.client.Transport):
         self._path = path
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        connection = _Connection(self._path)
+        connection = _LauncherConnection(self._path)
         self._connection = host, connection
         return connection
 
 
-class _Connection(http.client.HTTPConnection):
+class _LauncherConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("kingdom")
         self._path = path

@@ -28,7 +28,7 @@ from kingdom.base.home.states import MOVES
 from kingdom.base.times import stamp
 from kingdom.court.rules import schedules
 from kingdom.court.upkeep.checks import CHECKS
-from kingdom.court.upkeep.fsck import Finding, View, look, mend
+from kingdom.court.upkeep.fsck import FsckFinding, View, look, mend
 
 FORM = 1
 """Of the archive."""
@@ -65,7 +65,7 @@ def make(places: Places, target: Path, disk: Disk, *, secrets: bool, clock: Call
 
 def capture(places: Places, copy: Path, disk: Disk, *, secrets: bool, clock: Callable[[], float] = time.time) -> None:
     """Copy a home at work into an empty folder, until everything holds there that holds in the home."""
-    wrong: list[Finding] = []
+    wrong: list[FsckFinding] = []
     for _ in range(TRIES):
         shutil.rmtree(copy, ignore_errors=True)
         _copy_once(places, Places(copy), disk, secrets, clock())

@@ -24,7 +24,7 @@ from kingdom.base.records.sessions import Sessions
 from kingdom.base.times import stamp
 from kingdom.court.rules.schedules import SCHEDULED
 from kingdom.court.upkeep import versions
-from kingdom.court.upkeep.fsck import Check, Fault, Mender, View
+from kingdom.court.upkeep.fsck import Check, FsckFault, Mender, View
 from kingdom.court.upkeep.retention import task_of_result, task_of_soldier_log
 
 KINDS = {"events": "event", "tasks": "task", "messages": "message", "orders": "order"}
@@ -47,12 +47,12 @@ NUMBERED = re.compile(r"(\d{8}):(\d{1,12})\s*")
 # What can be read.
 
 
-def _unfit(view: View) -> Iterator[Fault]:
+def _unfit(view: View) -> Iterator[FsckFault]:
     for kind, state in view.folders("dead"):
         for name in view.names(kind, state):
             path = view.places.folder(kind, state) / name
             if why := _why_unfit(path, KINDS[kind]):
-                yield Fault(path, why)
+                yield FsckFault(path, why)
 
 
 def _why_unfit(path: Path, kind: str) -> str:
@@ -71,19 +71,19 @@ def _why_unfit(path: Path, kind: str) -> str:
     return "" if record["id"] == path.stem else f"its id is {record['id']!r}"
 
 
-def _park(mender: Mender, fault: Fault) -> None:
+def _park(mender: Mender, fault: FsckFault) -> None:
     mender.park(fault.path, fault.what)
 
 
-def _set_aside(mender: Mender, fault: Fault) -> None:
+def _set_aside(mender: Mender, fault: FsckFault) -> None:
     mender.set_aside(fault.path)
 
 
-def _unfit_results(view: View) -> Iterator[Fault]:
+def _unfit_results(view: View) -> Iterator[FsckFault]:
     for name in names_in(view.places.results):
         path = view.places.results / name
         if name.startswith(TASK) and (why := _why_unfit_result(path)):
-            yield Fault(path, why)
+            yield FsckFault(path, why)
 
 
 def _why_unfit_result(path: Path) -> str:
@@ -122,7 +122,7 @@ STATE_FILES: dict[Callable[[Places], list[Path]], type] = {
 """The small files that roles keep, each with what JSON it holds."""
 
 
-def _unfit_state(view: View) -> Iterator[Fault]:
+def _unfit_state(view: View) -> Iterator[FsckFault]:
     for paths, form in STATE_FILES.items():
         for path in paths(view.places):
             try:
@@ -130,25 +130,25 @@ def _unfit_state(view: View) -> Iterator[Fault]:
             except FileNotFoundError:
                 continue
             except BadFile as error:
-                yield Fault(path, str(error.facts["why"]))
+                yield FsckFault(path, str(error.facts["why"]))
             except ValueError as error:
-                yield Fault(path, str(error))
+                yield FsckFault(path, str(error))
             else:
                 if not isinstance(value, form):
-                    yield Fault(path, f"it holds {json_kind(value)}")
+                    yield FsckFault(path, f"it holds {json_kind(value)}")
 
 
-def _unexplained(view: View) -> Iterator[Fault]:
+def _unexplained(view: View) -> Iterator[FsckFault]:
     for kind in MOVES:
         names = set(view.names(kind, "dead"))
         for name in sorted(names):
             path = view.places.folder(kind, "dead") / name
             is_reason = name.endswith(".reason") and name.removesuffix(".reason") in names
             if not is_reason and f"{name}.reason" not in names and not name.endswith(".reason") and is_there(path):
-                yield Fault(path, "no reason beside it", kind)
+                yield FsckFault(path, "no reason beside it", kind)
 
 
-def _explain(mender: Mender, fault: Fault) -> None:
+def _explain(mender: Mender, fault: FsckFault) -> None:
     note = {
         "file": fault.path.name,
         "from": fault.about,
@@ -158,7 +158,7 @@ def _explain(mender: Mender, fault: Fault) -> None:
     mender.disk.create(fault.path.with_name(f"{fault.path.name}.reason"), to_json(note))
 
 
-def _litter(view: View) -> Iterator[Fault]:
+def _litter(view: View) -> Iterator[FsckFault]:
     places = view.places
     folders = [places.folder(kind, state) for kind, state in view.folders()]
     edits = [folder for agent in names_in(places.council) for folder in _folders_of(places, agent)]
@@ -167,7 +167,7 @@ def _litter(view: View) -> Iterator[Fault]:
         for name in names_in(folder):
             with suppress(FileNotFoundError):
                 if (is_scratch or is_hidden(name)) and os.lstat(folder / name).st_mtime < view.now - LITTER_SECONDS:
-                    yield Fault(folder / name, "an unfinished file of long ago")
+                    yield FsckFault(folder / name, "an unfinished file of long ago")
 
 
 def _folders_of(places: Places, agent: str) -> Iterator[Path]:
@@ -176,19 +176,19 @@ def _folders_of(places: Places, agent: str) -> Iterator[Path]:
         yield from (places.agent(agent), places.told(agent))
 
 
-def _lost_letters(view: View) -> Iterator[Fault]:
+def _lost_letters(view: View) -> Iterator[FsckFault]:
     """Check that what the council could not read lies beside the dead letter that says why."""
     folder = view.places.dead_letters
     for name in names_in(folder):
         path = folder / name
         if name.endswith(".original") and not is_there(path.with_suffix(".mime")) and is_there(path):
-            yield Fault(path, "there is no dead letter beside it")
+            yield FsckFault(path, "there is no dead letter beside it")
 
 
 # Where things lie.
 
 
-def _doubled(view: View) -> Iterator[Fault]:
+def _doubled(view: View) -> Iterator[FsckFault]:
     for kind, states in ONE_STATE.items():
         found: dict[str, list[str]] = defaultdict(list)
         for state in states:
@@ -197,10 +197,10 @@ def _doubled(view: View) -> Iterator[Fault]:
         for name, there in found.items():
             paths = [view.places.folder(kind, state) / name for state in there]
             if len(paths) > 1 and all(map(is_there, paths)):
-                yield Fault(paths[0], f"it lies in {' and in '.join(there)}")
+                yield FsckFault(paths[0], f"it lies in {' and in '.join(there)}")
 
 
-def _one_task(view: View) -> Iterator[Fault]:
+def _one_task(view: View) -> Iterator[FsckFault]:
     """Check that an event or scheduled run has one task, besides those that a person had retried."""
     again = {str(record.get("made")) for _, record in view.records("orders", "pending", "done")}
     tasks = list(view.records("tasks", "pending", "in_progress", "completed"))
@@ -228,10 +228,10 @@ def _one_task(view: View) -> Iterator[Fault]:
         there = {path.stem: path for path in paths}
         if len(there) > 1:
             first, *further = sorted(there)
-            yield from (Fault(there[name], f"{event} became {first} already") for name in further)
+            yield from (FsckFault(there[name], f"{event} became {first} already") for name in further)
 
 
-def _one_message(view: View) -> Iterator[Fault]:
+def _one_message(view: View) -> Iterator[FsckFault]:
     by_cause: dict[str, dict[str, Path]] = defaultdict(dict)
     for path, message in view.records("messages", "pending", "sent", "failed"):
         if isinstance(key := message.get("dedup_key"), str):
@@ -240,24 +240,24 @@ def _one_message(view: View) -> Iterator[Fault]:
         if len(paths) > 1:
             pending = sorted(name for name, path in paths.items() if path.parent.name == "pending") or sorted(paths)[1:]
             keeps = next(name for name in sorted(paths, key=lambda name: (name in pending, name)))
-            yield from (Fault(paths[name], f"{keeps} says the same ({key})") for name in pending if name != keeps)
+            yield from (FsckFault(paths[name], f"{keeps} says the same ({key})") for name in pending if name != keeps)
 
 
-def _park_if_pending(mender: Mender, fault: Fault) -> None:
+def _park_if_pending(mender: Mender, fault: FsckFault) -> None:
     if fault.path.parent.name == "pending":
         mender.park(fault.path, fault.what)
     else:
         raise BadFile(path=fault.path, why="people have read it")
 
 
-def _lost_tasks(view: View) -> Iterator[Fault]:
+def _lost_tasks(view: View) -> Iterator[FsckFault]:
     for path, event in view.records("events", "dispatched"):
         task = event.get("task_id")
         if isinstance(task, str) and not view.is_made("tasks", task) and is_there(path):
-            yield Fault(path, f"its task {task} is gone; the king ends it when he runs")
+            yield FsckFault(path, f"its task {task} is gone; the king ends it when he runs")
 
 
-def _ended_early(view: View) -> Iterator[Fault]:
+def _ended_early(view: View) -> Iterator[FsckFault]:
     for path, event in view.records("events", "completed"):
         task = event.get("task_id")
         if not isinstance(task, str) or event.get("requeued_by") or event.get("status") == "discarded":
@@ -265,13 +265,13 @@ def _ended_early(view: View) -> Iterator[Fault]:
         for state in ("pending", "in_progress"):
             with suppress(FileNotFoundError, BadFile, BadName):
                 if read_json(view.places.queue_file("tasks", state, task)).get("outcome") is None:
-                    yield Fault(path, f"its task {task} has not ended: it is {state.replace('_', ' ')}")
+                    yield FsckFault(path, f"its task {task} has not ended: it is {state.replace('_', ' ')}")
 
 
 # What was promised.
 
 
-def _promised(view: View) -> Iterator[Fault]:
+def _promised(view: View) -> Iterator[FsckFault]:
     """Check that every message whose id is noted in its cause has been written."""
     causes = [("events", "dispatched"), ("events", "completed"), ("tasks", "completed")]
     for kind, state in causes:
@@ -281,10 +281,10 @@ def _promised(view: View) -> Iterator[Fault]:
                 if view.is_young(cause.get("created_at"), "queue_days") and not view.is_made("messages", id):
                     about = path.stem if kind == "tasks" else str(cause.get("task_id") or path.stem)
                     place = view.places.folder("messages", "pending") / f"{id}.json"
-                    yield Fault(place, f"{path.stem} names it ({part}), and there is no such message", about)
+                    yield FsckFault(place, f"{path.stem} names it ({part}), and there is no such message", about)
 
 
-def _say_it_was_lost(mender: Mender, fault: Fault) -> None:
+def _say_it_was_lost(mender: Mender, fault: FsckFault) -> None:
     """Write the message anew; what it said is not known any more."""
     check_name("message", id := fault.path.stem)
     text = f"a message about {fault.about} was lost; `kingdom why {fault.about}` tells how it stands"
@@ -292,29 +292,29 @@ def _say_it_was_lost(mender: Mender, fault: Fault) -> None:
     mender.queues.messages.create([replace(lost, task_id=fault.about, dedup_key=f"{fault.about}:lost:{id}")])
 
 
-def _last_words(view: View) -> Iterator[Fault]:
+def _last_words(view: View) -> Iterator[FsckFault]:
     for path, task in view.records("tasks", "completed"):
         if task.get("outcome") in ENDED_WITH_RESULT and task.get("letters") == {}:
-            yield Fault(path, "it has ended, and people got no message")
+            yield FsckFault(path, "it has ended, and people got no message")
 
 
-def _results(view: View) -> Iterator[Fault]:
+def _results(view: View) -> Iterator[FsckFault]:
     for path, task in view.records("tasks", "completed"):
         is_ours = task.get("outcome") in ENDED_WITH_RESULT and view.was_changed_lately(path, "results_days")
         if is_ours and not is_there(view.places.results / path.name) and not task.get("cancelled_by_order"):
-            yield Fault(view.places.results / path.name, f"the result of {path.stem} is gone")
+            yield FsckFault(view.places.results / path.name, f"the result of {path.stem} is gone")
 
 
-def _questions(view: View) -> Iterator[Fault]:
+def _questions(view: View) -> Iterator[FsckFault]:
     for path, task in view.records("tasks", "completed"):
         if task.get("outcome") != "needs_human" or not view.was_changed_lately(path, "results_days"):
             continue
         checkpoint = view.places.results / f"{path.stem}{CHECKPOINT}"
         if not is_there(checkpoint) and not is_there(view.places.answers / path.name):
-            yield Fault(checkpoint, f"{path.stem} waits for an answer that could not be used", path.stem)
+            yield FsckFault(checkpoint, f"{path.stem} waits for an answer that could not be used", path.stem)
 
 
-def _checkpoint_again(mender: Mender, fault: Fault) -> None:
+def _checkpoint_again(mender: Mender, fault: FsckFault) -> None:
     task = mender.queues.tasks.read("completed", fault.about)
     question: Any = None
     with suppress(FileNotFoundError, BadFile):
@@ -347,7 +347,7 @@ TASK = "task-"
 in its workspace, and instructions beside it."""
 
 
-def _orphans(view: View) -> Iterator[Fault]:
+def _orphans(view: View) -> Iterator[FsckFault]:
     for what, folders, task_of in BELONGINGS:
         for folder in folders(view.places):
             for name in names_in(folder):
@@ -357,34 +357,34 @@ def _orphans(view: View) -> Iterator[Fault]:
                 if task in view.known_tasks or view.is_made("tasks", task):
                     continue
                 if view.was_changed_lately(path, "queue_days"):
-                    yield Fault(path, f"{what}, and there is no task {task or name}")
+                    yield FsckFault(path, f"{what}, and there is no task {task or name}")
 
 
-def _rows_of_nothing(view: View) -> Iterator[Fault]:
+def _rows_of_nothing(view: View) -> Iterator[FsckFault]:
     for row in sessions.read(view.places):
         if sessions.is_ours(row) and not row.task_id.startswith(AGENT) and not view.is_made("tasks", row.task_id):
-            yield Fault(view.places.sessions, f"its soldier {row.soldier} has no task {row.task_id}", row.task_id)
+            yield FsckFault(view.places.sessions, f"its soldier {row.soldier} has no task {row.task_id}", row.task_id)
 
 
-def _strike_row(mender: Mender, fault: Fault) -> None:
+def _strike_row(mender: Mender, fault: FsckFault) -> None:
     rows = Sessions(mender.places, mender.disk)
     rows.remove(fault.about)
     rows.write()
 
 
-def _receipts(view: View) -> Iterator[Fault]:
+def _receipts(view: View) -> Iterator[FsckFault]:
     for folder in view.places.posting():
         for name in names_in(folder):
             path = folder / name
             is_ours = not is_hidden(name) and not view.is_made("messages", path.stem)
             if is_ours and view.was_changed_lately(path, "queue_days"):
-                yield Fault(path, f"there is no message {path.stem}")
+                yield FsckFault(path, f"there is no message {path.stem}")
 
 
 # Numbers and indexes.
 
 
-def _numbers(view: View) -> Iterator[Fault]:
+def _numbers(view: View) -> Iterator[FsckFault]:
     for role, name, kind, prefix in SEQUENCES:
         path = view.places.own(role) / name
         try:
@@ -392,13 +392,13 @@ def _numbers(view: View) -> Iterator[Fault]:
         except FileNotFoundError:
             continue
         except BadFile as error:
-            yield Fault(path, str(error.facts["why"]), f"{kind} {prefix}")
+            yield FsckFault(path, str(error.facts["why"]), f"{kind} {prefix}")
             continue
         used, noted = _highest(view, kind, prefix), NUMBERED.fullmatch(text)
         if noted is None and text.strip() != "0":
-            yield Fault(path, "it holds no date and number", f"{kind} {prefix}")
+            yield FsckFault(path, "it holds no date and number", f"{kind} {prefix}")
         elif noted is not None and used is not None and (noted[1], int(noted[2])) < used:
-            yield Fault(path, f"it says {text.strip()}, and {used[0]}-{used[1]:03d} is in use", f"{kind} {prefix}")
+            yield FsckFault(path, f"it says {text.strip()}, and {used[0]}-{used[1]:03d} is in use", f"{kind} {prefix}")
 
 
 def _highest(view: View, kind: str, prefix: str) -> tuple[str, int] | None:
@@ -408,7 +408,7 @@ def _highest(view: View, kind: str, prefix: str) -> tuple[str, int] | None:
     return max(((match[1], int(match[2])) for match in found if match), default=None)
 
 
-def _number_anew(mender: Mender, fault: Fault) -> None:
+def _number_anew(mender: Mender, fault: FsckFault) -> None:
     kind, _, prefix = fault.about.partition(" ")
     used = _highest(View(mender.places, mender.now), kind, prefix)
     if used is None:
@@ -419,21 +419,21 @@ def _number_anew(mender: Mender, fault: Fault) -> None:
         mender.disk.rewrite(fault.path, f"{used[0]}:{used[1]:03d}\n".encode())
 
 
-def _index_lines(view: View) -> Iterator[Fault]:
+def _index_lines(view: View) -> Iterator[FsckFault]:
     mode = _mode(view.places.replay_index)
     if mode is not None and not stat.S_ISREG(mode):
-        yield Fault(view.places.replay_index, "it is not a regular file", "other")
+        yield FsckFault(view.places.replay_index, "it is not a regular file", "other")
         return
     *lines, last = view.replays or [b""]
     for number, line in enumerate(lines, 1):
         parts = line.split(b" ")
         if len(parts) != 3 or not parts[0].isdigit():
-            yield Fault(view.places.replay_index, f"line {number} is damaged")
+            yield FsckFault(view.places.replay_index, f"line {number} is damaged")
     if last:
-        yield Fault(view.places.replay_index, "its last line has no end")
+        yield FsckFault(view.places.replay_index, "its last line has no end")
 
 
-def _drop_damaged(mender: Mender, fault: Fault) -> None:
+def _drop_damaged(mender: Mender, fault: FsckFault) -> None:
     if fault.about == "other":
         mender.set_aside(fault.path)
         return
@@ -442,15 +442,15 @@ def _drop_damaged(mender: Mender, fault: Fault) -> None:
     mender.disk.rewrite(mender.places.replay_index, b"".join(line + b"\n" for line in sound))
 
 
-def _unindexed(view: View) -> Iterator[Fault]:
+def _unindexed(view: View) -> Iterator[FsckFault]:
     """Check that each event that our king dispatched stands in the replay index."""
     for path, event in view.records("events", "dispatched", "completed"):
         task, letters = event.get("task_id"), event.get("letters")
         if isinstance(task, str) and letters and event.get("status") != "discarded" and path.stem not in view.replayed:
-            yield Fault(path, f"it became {task}, and is not in the index: it would be handled again", task)
+            yield FsckFault(path, f"it became {task}, and is not in the index: it would be handled again", task)
 
 
-def _index(mender: Mender, fault: Fault) -> None:
+def _index(mender: Mender, fault: FsckFault) -> None:
     day = stamp(mender.now)[:10].replace("-", "")
     mender.disk.append(mender.places.replay_index, f"{day} {fault.path.stem} {fault.about}\n".encode(), sync=True)
 
@@ -458,7 +458,7 @@ def _index(mender: Mender, fault: Fault) -> None:
 # Who may read and write.
 
 
-def _open_folders(view: View) -> Iterator[Fault]:
+def _open_folders(view: View) -> Iterator[FsckFault]:
     places = view.places
     folders = [places.queue, places.state, places.logs, places.memory, places.workspaces, places.run, places.results]
     folders += [places.prompts, places.soldiers, places.session_logs]
@@ -466,69 +466,69 @@ def _open_folders(view: View) -> Iterator[Fault]:
     for folder in folders:
         mode = _mode(folder)
         if mode is not None and stat.S_ISDIR(mode) and mode & 0o077:
-            yield Fault(folder, f"others may enter it (mode {stat.S_IMODE(mode):o})")
+            yield FsckFault(folder, f"others may enter it (mode {stat.S_IMODE(mode):o})")
 
 
-def _open_secrets(view: View) -> Iterator[Fault]:
+def _open_secrets(view: View) -> Iterator[FsckFault]:
     for path in view.places.secrets():
         mode = _mode(path)
         if mode is not None and stat.S_ISREG(mode) and mode & 0o077:
-            yield Fault(path, f"others may read it (mode {stat.S_IMODE(mode):o})")
+            yield FsckFault(path, f"others may read it (mode {stat.S_IMODE(mode):o})")
 
 
-def _unknown_version(view: View) -> Iterator[Fault]:
+def _unknown_version(view: View) -> Iterator[FsckFault]:
     """Check that `up` will not refuse the home. It is not repaired: what is guessed may damage it."""
     try:
         versions.refuse_newer(view.places)
     except BadHome as error:
-        yield Fault(view.places.version, str(error.facts["why"]))
+        yield FsckFault(view.places.version, str(error.facts["why"]))
 
 
-def _owners(view: View) -> Iterator[Fault]:
+def _owners(view: View) -> Iterator[FsckFault]:
     places = view.places
     for folder in (places.home, places.queue, places.state, places.logs, places.env_file):
         with suppress(FileNotFoundError):
             if (owner := os.lstat(folder).st_uid) != os.geteuid():
-                yield Fault(folder, f"it belongs to uid {owner}")
+                yield FsckFault(folder, f"it belongs to uid {owner}")
 
 
-def _close(mender: Mender, fault: Fault) -> None:
+def _close(mender: Mender, fault: FsckFault) -> None:
     os.chmod(fault.path, stat.S_IMODE(os.lstat(fault.path).st_mode) & 0o700)
 
 
-def _missing_folders(view: View) -> Iterator[Fault]:
+def _missing_folders(view: View) -> Iterator[FsckFault]:
     for folder in view.places.folders():
         mode = _mode(folder)
         if mode is None:
-            yield Fault(folder, "it is missing")
+            yield FsckFault(folder, "it is missing")
         elif not stat.S_ISDIR(mode):
-            yield Fault(folder, "it is no folder")
+            yield FsckFault(folder, "it is no folder")
 
 
-def _make(mender: Mender, fault: Fault) -> None:
+def _make(mender: Mender, fault: FsckFault) -> None:
     if is_there(fault.path):
         mender.set_aside(fault.path)
     make_folder(fault.path)
 
 
-def _locks(view: View) -> Iterator[Fault]:
+def _locks(view: View) -> Iterator[FsckFault]:
     for path in view.places.locks():
         mode = _mode(path)
         if mode is not None and not stat.S_ISREG(mode):
-            yield Fault(path, "it is not a regular file, so it cannot be locked")
+            yield FsckFault(path, "it is not a regular file, so it cannot be locked")
 
 
-def _wanted(view: View) -> Iterator[Fault]:
+def _wanted(view: View) -> Iterator[FsckFault]:
     for name in names_in(view.places.wanted_folder):
         path = view.places.wanted_folder / name
         with suppress(FileNotFoundError):
             try:
                 words = read_bytes(path, 4096).split()
             except BadFile as error:
-                yield Fault(path, str(error.facts["why"]))
+                yield FsckFault(path, str(error.facts["why"]))
                 continue
             if words not in ([b"down"], [b"quarantined"], [b"up"], [b"uninstalled"]) and not is_hidden(name):
-                yield Fault(path, "it says none of down, quarantined, uninstalled or up, so the role runs")
+                yield FsckFault(path, "it says none of down, quarantined, uninstalled or up, so the role runs")
 
 
 DEAD = "moved to dead/ with its reason; what has ended already is set aside"

@@ -31,7 +31,7 @@ SOON = 0.9
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Fault:
+class FsckFault:
     """Something that does not hold."""
 
     #: The file or folder, or the place where one is missing.
@@ -49,14 +49,14 @@ class Check:
     name: str
     #: What must hold, in one sentence.
     rule: str
-    find: Callable[[View], Iterator[Fault]]
+    find: Callable[[View], Iterator[FsckFault]]
     #: What the repair does, in words; "" when a person has to decide.
     repair: str = ""
-    mend: Callable[[Mender, Fault], None] | None = None
+    mend: Callable[[Mender, FsckFault], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FsckFinding:
     """A fault, with the rule that it breaks and what mends it."""
 
     check: str
@@ -185,7 +185,7 @@ class Mender:
 
 def look(
     places: Places, checks: Sequence[Check], clock: Callable[[], float], pause: Callable[[], object] = lambda: None
-) -> list[Finding]:
+) -> list[FsckFinding]:
     """Return what does not hold, twice in a row: `pause` lets what is under way end between the looks."""
     once = dict.fromkeys(_faults(View(places, clock()), checks))
     if not once:
@@ -196,7 +196,7 @@ def look(
     return [_finding(check, fault) for check, fault in dict.fromkeys(again) if (check, fault) in once]
 
 
-def mend(places: Places, checks: Sequence[Check], disk: Disk, clock: Callable[[], float]) -> list[Finding]:
+def mend(places: Places, checks: Sequence[Check], disk: Disk, clock: Callable[[], float]) -> list[FsckFinding]:
     """Repair what can be repaired in a home without running roles, in the order of the checks. Return all findings.
 
     After each check the home is looked at anew: a repair may mend what a later check would have found, or uncover it.
@@ -210,7 +210,9 @@ def mend(places: Places, checks: Sequence[Check], disk: Disk, clock: Callable[[]
     return findings
 
 
-def _mended(how: Callable[[Mender, Fault], None], mender: Mender, fault: Fault, found: Finding) -> Finding:
+def _mended(
+    how: Callable[[Mender, FsckFault], None], mender: Mender, fault: FsckFault, found: FsckFinding
+) -> FsckFinding:
     try:
         how(mender, fault)
     except (OSError, KingdomError) as error:
@@ -218,11 +220,11 @@ def _mended(how: Callable[[Mender, Fault], None], mender: Mender, fault: Fault, 
     return replace(found, repaired=True)
 
 
-def _faults(view: View, checks: Iterable[Check]) -> Iterator[tuple[Check, Fault]]:
+def _faults(view: View, checks: Iterable[Check]) -> Iterator[tuple[Check, FsckFault]]:
     for check in checks:
         for fault in check.find(view):
             yield check, fault
 
 
-def _finding(check: Check, fault: Fault) -> Finding:
-    return Finding(check.name, check.rule, fault.path, fault.what, check.repair)
+def _finding(check: Check, fault: FsckFault) -> FsckFinding:
+    return FsckFinding(check.name, check.rule, fault.path, fault.what, check.repair)

@@ -14,7 +14,7 @@ Sample = tuple[Labels, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class KingdomFigures:
     """What the samples are made of."""
 
     picture: Picture
@@ -31,43 +31,43 @@ class Metric:
     #: gauge or counter.
     type: str
     help: str
-    samples: Callable[[Figures], Iterator[Sample]]
+    samples: Callable[[KingdomFigures], Iterator[Sample]]
 
 
-def _queues(figures: Figures) -> Iterator[Sample]:
+def _queues(figures: KingdomFigures) -> Iterator[Sample]:
     for queue, states in figures.picture.queues.items():
         for state, number in states.items():
             yield {"queue": queue, "state": state}, number
 
 
-def _oldest(figures: Figures) -> Iterator[Sample]:
+def _oldest(figures: KingdomFigures) -> Iterator[Sample]:
     oldest = figures.picture.oldest
     yield {}, oldest["seconds"] if oldest else 0
 
 
-def _roles(figures: Figures) -> Iterator[Sample]:
+def _roles(figures: KingdomFigures) -> Iterator[Sample]:
     for role in figures.picture.roles:
         yield {"role": role.name}, int(role.beats)
 
 
-def _heartbeats(figures: Figures) -> Iterator[Sample]:
+def _heartbeats(figures: KingdomFigures) -> Iterator[Sample]:
     for role in figures.picture.roles:
         if role.beat_age is not None:
             yield {"role": role.name}, round(role.beat_age, 3)
 
 
-def _restarts(figures: Figures) -> Iterator[Sample]:
+def _restarts(figures: KingdomFigures) -> Iterator[Sample]:
     for role in figures.picture.roles:
         yield {"role": role.name}, role.restarts
 
 
-def _health(figures: Figures) -> Iterator[Sample]:
+def _health(figures: KingdomFigures) -> Iterator[Sample]:
     for level in HEALTH:
         yield {"level": level}, int(figures.picture.health == level)
 
 
-def _used(what: str) -> Callable[[Figures], Iterator[Sample]]:
-    def samples(figures: Figures) -> Iterator[Sample]:
+def _used(what: str) -> Callable[[KingdomFigures], Iterator[Sample]]:
+    def samples(figures: KingdomFigures) -> Iterator[Sample]:
         percent = figures.picture.vitals.get(f"{what}_percent")
         if isinstance(percent, int | float):
             yield {}, round(percent / 100, 4)
@@ -75,21 +75,21 @@ def _used(what: str) -> Callable[[Figures], Iterator[Sample]]:
     return samples
 
 
-def _events(figures: Figures) -> Iterator[Sample]:
+def _events(figures: KingdomFigures) -> Iterator[Sample]:
     for type, number in sorted(figures.events.items()):
         yield {"type": type}, number
 
 
-def _budget(at: int) -> Callable[[Figures], Iterator[Sample]]:
-    def samples(figures: Figures) -> Iterator[Sample]:
+def _budget(at: int) -> Callable[[KingdomFigures], Iterator[Sample]]:
+    def samples(figures: KingdomFigures) -> Iterator[Sample]:
         for row in figures.budgets:
             yield {"budget": row[0], "general": row[1]}, float(row[2 + at])
 
     return samples
 
 
-def _of_hall(key: str, *, gateway: bool = False) -> Callable[[Figures], Iterator[Sample]]:
-    def samples(figures: Figures) -> Iterator[Sample]:
+def _of_hall(key: str, *, gateway: bool = False) -> Callable[[KingdomFigures], Iterator[Sample]]:
+    def samples(figures: KingdomFigures) -> Iterator[Sample]:
         for said in figures.picture.gateways if gateway else figures.picture.workers:
             if isinstance(said.get(key), int):
                 yield {"role": str(said["role"])}, said[key]
@@ -97,15 +97,15 @@ def _of_hall(key: str, *, gateway: bool = False) -> Callable[[Figures], Iterator
     return samples
 
 
-def _answers(figures: Figures) -> Iterator[Sample]:
+def _answers(figures: KingdomFigures) -> Iterator[Sample]:
     for said in figures.picture.gateways:
         for outcome in ("accepted", "failed"):
             if isinstance(said.get(outcome), int):
                 yield {"role": str(said["role"]), "outcome": outcome}, said[outcome]
 
 
-def _council(*states: str) -> Callable[[Figures], Iterator[Sample]]:
-    def samples(figures: Figures) -> Iterator[Sample]:
+def _council(*states: str) -> Callable[[KingdomFigures], Iterator[Sample]]:
+    def samples(figures: KingdomFigures) -> Iterator[Sample]:
         for state in states:
             value = figures.picture.council.get(state)
             if isinstance(value, int | dict):
@@ -114,15 +114,15 @@ def _council(*states: str) -> Callable[[Figures], Iterator[Sample]]:
     return samples
 
 
-def _of_council(key: str) -> Callable[[Figures], Iterator[Sample]]:
-    def samples(figures: Figures) -> Iterator[Sample]:
+def _of_council(key: str) -> Callable[[KingdomFigures], Iterator[Sample]]:
+    def samples(figures: KingdomFigures) -> Iterator[Sample]:
         if isinstance(figures.picture.council.get(key), int):
             yield {}, figures.picture.council[key]
 
     return samples
 
 
-def _spent(figures: Figures) -> Iterator[Sample]:
+def _spent(figures: KingdomFigures) -> Iterator[Sample]:
     for general, usd in sorted(figures.spent_today.items()):
         yield {"general": general}, usd
 
@@ -196,7 +196,7 @@ METRICS: Mapping[str, Metric] = {
 """By name. One more is one row."""
 
 
-def render(figures: Figures) -> str:
+def render(figures: KingdomFigures) -> str:
     """Return all metrics that have samples, each with its help and its type."""
     lines = []
     for name, metric in METRICS.items():

@@ -40,7 +40,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OldFile:
     """A file or folder that is old enough."""
 
     places: Places
@@ -49,7 +49,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RetentionRule:
     """One kind of thing that is deleted when it is old."""
 
     #: What it is, for people.
@@ -59,7 +59,7 @@ class Rule:
     #: The key of `retention` in chamberlain.yaml that says how many days it is kept.
     days: str
     #: Whether it stays all the same.
-    is_exempt: Callable[[Found], bool]
+    is_exempt: Callable[[OldFile], bool]
     #: Whether a name is one of these; others in the folder are left alone.
     takes: Callable[[str], bool] = lambda name: True
     #: They are folders, which are removed with all that is in them.
@@ -87,7 +87,7 @@ def is_unfinished(places: Places, task: str) -> bool:
     return any(is_there(f"{places.folder('tasks', state)}/{task}.json") for state in RUNNING_STATES)
 
 
-def _is_kept(found: Found, task: str) -> bool:
+def _is_kept(found: OldFile, task: str) -> bool:
     return task in found.open.tasks or is_unfinished(found.places, task)
 
 
@@ -97,52 +97,52 @@ def _has_failed(places: Places, task: str) -> bool:
     return ended.get("outcome") == "failed" and not ended.get("retried_as")
 
 
-def _event_is_open(found: Found) -> bool:
+def _event_is_open(found: OldFile) -> bool:
     if found.path.stem in found.open.events:
         return True
     event = read_json_or(found.path, {})
     return event.get("status") == "failed" and _has_failed(found.places, str(event.get("task_id")))
 
 
-def _task_is_open(found: Found) -> bool:
+def _task_is_open(found: OldFile) -> bool:
     return found.path.stem in found.open.tasks or _has_failed(found.places, found.path.stem)
 
 
-def _message_is_open(found: Found) -> bool:
+def _message_is_open(found: OldFile) -> bool:
     if not found.open.tasks:
         return False
     message = read_json_or(found.path, {})
     return message.get("task_id") in found.open.tasks
 
 
-def _nothing_keeps_it(found: Found) -> bool:
+def _nothing_keeps_it(found: OldFile) -> bool:
     return False
 
 
-def _result_is_kept(found: Found) -> bool:
+def _result_is_kept(found: OldFile) -> bool:
     task = task_of_result(found.path.name)
     return _is_kept(found, task) or _has_failed(found.places, task)
 
 
-def _prompt_is_kept(found: Found) -> bool:
+def _prompt_is_kept(found: OldFile) -> bool:
     return _is_kept(found, found.path.stem)
 
 
-def _soldier_log_is_kept(found: Found) -> bool:
+def _soldier_log_is_kept(found: OldFile) -> bool:
     return _is_kept(found, task_of_soldier_log(found.path.name))
 
 
-def _event_waits(found: Found) -> bool:
+def _event_waits(found: OldFile) -> bool:
     pending = (found.places.folder("events", state) for state in ("pending", "dispatched"))
     return any(is_there(f"{folder}/{found.path.name}.json") for folder in pending)
 
 
-def _answer_is_kept(found: Found) -> bool:
+def _answer_is_kept(found: OldFile) -> bool:
     """Keep the note of an answer as long as its question: without it the question would be open again."""
     return is_there(found.places.results / f"{found.path.stem}{CHECKPOINT}") or _prompt_is_kept(found)
 
 
-def _workspace_is_kept(found: Found) -> bool:
+def _workspace_is_kept(found: OldFile) -> bool:
     """Keep a workspace as long as its task. Its time is that of its task's end."""
     name = found.path.name
     if found.path.parent == found.places.workspace("council", "any").parent:
@@ -161,25 +161,31 @@ def _workspaces(places: Places) -> list[Path]:
     return [folder for folder in places.workspaces.glob("[!.]*") if folder not in others and folder.is_dir()]
 
 
-RULES: tuple[Rule, ...] = (
-    Rule("ended events", lambda at: [at.folder("events", "completed")], "queue_days", _event_is_open),
-    Rule("ended tasks", lambda at: [at.folder("tasks", "completed")], "queue_days", _task_is_open),
-    Rule("sent messages", lambda at: [at.folder("messages", "sent")], "queue_days", _message_is_open),
-    Rule("orders that were carried out", lambda at: [at.folder("orders", "done")], "queue_days", _nothing_keeps_it),
-    Rule("results", lambda at: [at.results], "results_days", _result_is_kept),
-    Rule("notes of answers", lambda at: [at.answers], "results_days", _answer_is_kept, after=lambda at: at.results),
-    Rule("prompts", lambda at: [at.prompts], "prompts_days", _prompt_is_kept),
-    Rule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log_is_kept),
-    Rule("workspaces", _workspaces, "workspaces_days", _workspace_is_kept, is_tree=True),
-    Rule("lists of the council's messages", lambda at: [at.council_threads], "results_days", _nothing_keeps_it),
-    Rule(
+RULES: tuple[RetentionRule, ...] = (
+    RetentionRule("ended events", lambda at: [at.folder("events", "completed")], "queue_days", _event_is_open),
+    RetentionRule("ended tasks", lambda at: [at.folder("tasks", "completed")], "queue_days", _task_is_open),
+    RetentionRule("sent messages", lambda at: [at.folder("messages", "sent")], "queue_days", _message_is_open),
+    RetentionRule(
+        "orders that were carried out", lambda at: [at.folder("orders", "done")], "queue_days", _nothing_keeps_it
+    ),
+    RetentionRule("results", lambda at: [at.results], "results_days", _result_is_kept),
+    RetentionRule(
+        "notes of answers", lambda at: [at.answers], "results_days", _answer_is_kept, after=lambda at: at.results
+    ),
+    RetentionRule("prompts", lambda at: [at.prompts], "prompts_days", _prompt_is_kept),
+    RetentionRule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log_is_kept),
+    RetentionRule("workspaces", _workspaces, "workspaces_days", _workspace_is_kept, is_tree=True),
+    RetentionRule(
+        "lists of the council's messages", lambda at: [at.council_threads], "results_days", _nothing_keeps_it
+    ),
+    RetentionRule(
         "notes of the council's goals",
         lambda at: [at.council_goals, at.council_news],
         "results_days",
         lambda found: _is_kept(found, found.path.stem.removesuffix("-plan").removesuffix("-end")),
     ),
-    Rule("marks of seen events", lambda at: [at.seen], "seen_days", _event_waits),
-    Rule(
+    RetentionRule("marks of seen events", lambda at: [at.seen], "seen_days", _event_waits),
+    RetentionRule(
         "rotated logs",
         lambda at: [at.logs],
         "logs_days",
@@ -243,7 +249,7 @@ class Cleaning:
             for folder in rule.folders(self._places):
                 yield from self._clean_folder(rule, folder, open_)
 
-    def _clean_folder(self, rule: Rule, folder: Path, open_: Open) -> Iterator[None]:
+    def _clean_folder(self, rule: RetentionRule, folder: Path, open_: Open) -> Iterator[None]:
         oldest = self._now - self._days[rule.days] * DAY
         for entry in _entries(folder):
             yield
@@ -253,11 +259,11 @@ class Cleaning:
                 about = entry.stat(follow_symlinks=False)
                 is_one = stat.S_ISDIR(about.st_mode) if rule.is_tree else stat.S_ISREG(about.st_mode)
                 is_old = is_one and about.st_mtime < oldest
-                if is_old and not rule.is_exempt(Found(self._places, Path(entry), open_)):
+                if is_old and not rule.is_exempt(OldFile(self._places, Path(entry), open_)):
                     self._delete(rule, Path(entry))
                     self.tally.add(rule.what, about.st_size)
 
-    def _delete(self, rule: Rule, path: Path) -> None:
+    def _delete(self, rule: RetentionRule, path: Path) -> None:
         if self._deleter is None:
             return
         if rule.is_tree:

@@ -13,8 +13,17 @@ from kingdom.base.errors import KingdomError
 from kingdom.base.home import config as configuration
 from kingdom.base.home.places import Places
 from kingdom.base.words import one_line, printable
-from kingdom.court.envoy.channels.base import IN_THREAD, Channel, ChannelRefused, Draft, Kit, NeighbourDown, Post, Said
-from kingdom.court.envoy.channels.journal import Journal
+from kingdom.court.envoy.channels.base import (
+    IN_THREAD,
+    Channel,
+    ChannelKit,
+    ChannelRefused,
+    Heard,
+    NeighbourDown,
+    Post,
+    PostDraft,
+)
+from kingdom.court.envoy.channels.journal import PostJournal
 from kingdom.hall.channel.listener import HallListener
 from kingdom.hall.database import own_rooms
 from kingdom.hall.database.ids import iso, new_uuid
@@ -42,9 +51,9 @@ class Hall(Channel):
     longest = LONGEST
     new_ones = "in the throne room"
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ChannelKit) -> None:
         self._kit = kit
-        self._journal = Journal(kit)
+        self._journal = PostJournal(kit)
         # One of its own: posts are made by a thread.
         disk = Disk(_folder(kit.folder / "scratch"), durability=kit.disk.durability, guard=kit.disk.guard)
         disk.sweep_scratch()
@@ -65,7 +74,7 @@ class Hall(Channel):
             self._ask_for_throne_room()
         self._listener.start()
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         room = room_of(draft.id)
         if draft.opens and self._rooms.get(draft.thread or room) in (None, room):
             self._open(draft, room)
@@ -74,7 +83,7 @@ class Hall(Channel):
         self._say(draft.id, room, draft.text, _about(draft))
         return self._journal.add(draft._replace(room=room), client_msg_id(draft.id))
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         """Return the post that was noted here. One that was not is made again, and stored once under its own id."""
         return self._journal.find(draft)
 
@@ -82,7 +91,7 @@ class Hall(Channel):
         """Return a room of ours; what has another name belongs into the throne room."""
         return name if name in self._threads else THRONE_ROOM
 
-    def read(self) -> Sequence[Said]:
+    def read(self) -> Sequence[Heard]:
         for gap in self._listener.gone():
             self._kit.tell(f"what people said in the hall may be lost: {gap}")
         if self._throne.done() and not is_there(self._throne_mark):
@@ -92,23 +101,23 @@ class Hall(Channel):
             raise NeighbourDown(channel="the hall", why=self._listener.away)
         return heard
 
-    def acknowledge(self, said: Sequence[Said]) -> None:
+    def acknowledge(self, said: Sequence[Heard]) -> None:
         self._listener.note_safe(said)
 
     def close(self) -> None:
         self._listener.close()
         self._topics.close()
 
-    def _said(self, message: MessagePersisted) -> Said | None:
+    def _said(self, message: MessagePersisted) -> Heard | None:
         """Return what a person says to us: only in our rooms, into which the gateways let only their members."""
         room = message.room_id.lower()
         words = (message.message_id, "message", message.sender_id, message.content, room)
         if room == THRONE_ROOM:
-            return Said(*words)
+            return Heard(*words)
         thread = self._threads.get(room)
-        return None if thread is None else Said(*words, thread)._replace(type=IN_THREAD)
+        return None if thread is None else Heard(*words, thread)._replace(type=IN_THREAD)
 
-    def _open(self, draft: Draft, room: str) -> None:
+    def _open(self, draft: PostDraft, room: str) -> None:
         """Open a room for the thread under a draft. Who asked for it elsewhere is told there where it goes on."""
         self._note_room(draft.thread or room, room)
         facts = {"roomId": room, "name": one_line(draft.opens) or "task", "kind": own_rooms.TASK}
@@ -166,7 +175,7 @@ class Hall(Channel):
         return Command(new_uuid(), "openRoom", iso(self._kit.clock()), facts).to_json()
 
 
-def _open_topics(kit: Kit) -> topics.Topics:
+def _open_topics(kit: ChannelKit) -> topics.Topics:
     places = Places(kit.home)
     settings = configuration.load(places, "hall")
     made_of = topics.Kit(
@@ -187,7 +196,7 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _about(draft: Draft) -> dict[str, Any] | None:
+def _about(draft: PostDraft) -> dict[str, Any] | None:
     """Return what programs read of a post: its task, what it says of that, and the answers to choose from."""
     if draft.task is None:
         return None

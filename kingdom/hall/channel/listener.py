@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from kingdom.base.disk.codec import parse_json
-from kingdom.court.envoy.channels.base import Said, Stuck
+from kingdom.court.envoy.channels.base import Heard, Stuck
 from kingdom.hall.database.own_rooms import USER
 from kingdom.hall.database.records import BadEvent, MessagePersisted
 from kingdom.hall.topics.base import GroupReader, PositionGone, Record, TopicsAway
@@ -33,13 +33,13 @@ class _Batch:
     """Records that were read together, and what people say in them."""
 
     records: Sequence[Record]
-    said: Sequence[Said]
+    said: Sequence[Heard]
     is_safe: bool = False
 
 
 class HallListener(threading.Thread):
     def __init__(
-        self, reader: GroupReader, hear: Callable[[MessagePersisted], Said | None], ring: Callable[[], None]
+        self, reader: GroupReader, hear: Callable[[MessagePersisted], Heard | None], ring: Callable[[], None]
     ) -> None:
         """`hear` returns what a person's message says to us, `ring` wakes the envoy."""
         super().__init__(name="hall-listener", daemon=True)
@@ -62,14 +62,14 @@ class HallListener(threading.Thread):
         """Expect a message no longer."""
         self._expected.pop(client_msg_id, None)
 
-    def heard(self) -> list[Said]:
+    def heard(self) -> list[Heard]:
         """Return what people have said and is not noted as safe. Stuck when this thread does not move."""
         if not self.is_alive() or time.monotonic() - self._moved > STUCK_SECONDS:
             raise Stuck(f"the reader of the hall has not moved for {STUCK_SECONDS:g} s")
         with self._lock:
             return [one for batch in self._batches if not batch.is_safe for one in batch.said]
 
-    def note_safe(self, said: Sequence[Said]) -> None:
+    def note_safe(self, said: Sequence[Heard]) -> None:
         """Note that this need not be read again."""
         safe = set(said)
         with self._lock:
@@ -117,7 +117,7 @@ class HallListener(threading.Thread):
         if said:
             self._ring()
 
-    def _said(self, record: Record) -> Said | None:
+    def _said(self, record: Record) -> Heard | None:
         if record.topic == DEAD:
             self._settle(*_refused(record.value))
             return None

@@ -21,8 +21,8 @@ from kingdom.base.runtime.role import Services
 from kingdom.court.chamberlain import job
 from kingdom.court.chamberlain.cleanup import PAUSE_SECONDS
 from kingdom.court.chamberlain.job import ChamberlainJob
-from kingdom.court.chamberlain.vitals import Reading
-from kingdom.court.steward.roll_call import Finding, What
+from kingdom.court.chamberlain.vitals import MachineReading
+from kingdom.court.steward.roll_call import RollCallFinding, What
 from tests.fixtures import Clock, all_of, founded, services, write
 from tests.waiting import SOON, wait_until
 
@@ -34,8 +34,8 @@ class Machine:
 
     available = 9000.0
 
-    def measure(self, home: Path) -> Reading:
-        return Reading(5.0, 5.0, self.available, 50.0, 5.0, (0.1, 0.1, 0.1))
+    def measure(self, home: Path) -> MachineReading:
+        return MachineReading(5.0, 5.0, self.available, 50.0, 5.0, (0.1, 0.1, 0.1))
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_memory_that_stays_short_costs_a_soldier_at_every_second_look(
 class RollCall:
     """What the next roll call will find."""
 
-    findings: list[Finding]
+    findings: list[RollCallFinding]
     wait = 10.0
 
-    def call(self, threshold: float, period: float) -> list[Finding]:
+    def call(self, threshold: float, period: float) -> list[RollCallFinding]:
         return self.findings
 
     def someone_ended(self) -> bool:
@@ -142,7 +142,7 @@ def test_people_are_told_of_what_a_roll_call_could_not_mend_quietly(
     ours: Services, what: What, is_told: bool, ends: bool
 ) -> None:
     role = ChamberlainJob(ours)
-    role._roll_call = RollCall([Finding("king", what, "king 1")])  # type: ignore[assignment]
+    role._roll_call = RollCall([RollCallFinding("king", what, "king 1")])  # type: ignore[assignment]
     assert role.turn(None).ended is ends
     messages = [message["content"] for message in all_of(ours.places.home, "messages", "pending")]
     assert messages == ([f"[alert] king: {what}"] if is_told else [])

@@ -12,7 +12,7 @@ import pytest
 from kingdom.base.disk.codec import read_json
 from kingdom.court.chamberlain import job
 from kingdom.court.chamberlain.job import ChamberlainJob
-from kingdom.court.chamberlain.vitals import Health, Meter, Reading, memory_pressure
+from kingdom.court.chamberlain.vitals import Health, MachineReading, Meter, memory_pressure
 from tests.fixtures import Clock, all_of, services
 
 THRESHOLDS = {"yellow": 60.0, "orange": 80.0, "red": 90.0}
@@ -25,8 +25,8 @@ def reading(
     disk: float = 5.0,
     available: float = 9000.0,
     pressure: float | None = 0.0,
-) -> Reading:
-    return Reading(cpu, memory, available, pressure, disk, (0.1, 0.1, 0.1))
+) -> MachineReading:
+    return MachineReading(cpu, memory, available, pressure, disk, (0.1, 0.1, 0.1))
 
 
 def judged(**figures: float | None) -> str:
@@ -110,7 +110,7 @@ class Machine:
     def __init__(self) -> None:
         self.now = reading()
 
-    def measure(self, home: Path) -> Reading:
+    def measure(self, home: Path) -> MachineReading:
         return self.now
 
 

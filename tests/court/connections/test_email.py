@@ -15,7 +15,7 @@ import yaml
 
 from kingdom.base.home.places import Places
 from kingdom.court.connections.base import ServiceDown, ServiceRefused
-from kingdom.court.connections.email import Email, signed_in
+from kingdom.court.connections.email import EmailService, signed_in
 from tests.fixtures import founded
 from tests.waiting import SOON
 
@@ -103,7 +103,7 @@ def told(server: Plain, home: Path) -> Places:
 
 
 def test_an_account_that_is_taken_sends_nothing(server: Plain, home: Path) -> None:
-    said = Email().try_it(told(server, home), SECRETS)
+    said = EmailService().try_it(told(server, home), SECRETS)
     assert said == "127.0.0.1 takes the account; mail goes to me@home.example"
     assert server.hung_up.wait(SOON)
     assert server.heard == [b"EHLO", b"AUTH", b"QUIT"]
@@ -112,19 +112,19 @@ def test_an_account_that_is_taken_sends_nothing(server: Plain, home: Path) -> No
 def test_a_password_that_is_not_taken_is_refused_without_a_word_of_it(server: Plain, home: Path) -> None:
     server.to_password = b"535 not canary-77"
     with pytest.raises(ServiceRefused) as refused:
-        Email().try_it(told(server, home), SECRETS)
+        EmailService().try_it(told(server, home), SECRETS)
     assert str(refused.value) == "the mail server refuses: it does not take the password (535)"
 
 
 def test_a_server_that_turns_people_away_is_down_in_a_few_words(server: Plain, home: Path) -> None:
     server.greeting = b"554 " + b"x" * 300
     with pytest.raises(ServiceDown) as down:
-        Email().try_it(told(server, home), SECRETS)
+        EmailService().try_it(told(server, home), SECRETS)
     assert str(down.value.facts["why"]).startswith("SMTPConnectError: (554, b'xxx")
     assert len(str(down.value.facts["why"])) == 200
 
 
 def test_an_account_that_env_does_not_name_is_asked_for(server: Plain, home: Path) -> None:
     with pytest.raises(ServiceRefused, match=r"\.env has no SMTP_USER, which email\.user_env names"):
-        Email().try_it(told(server, home), {"SMTP_PASSWORD": "canary-77"})
+        EmailService().try_it(told(server, home), {"SMTP_PASSWORD": "canary-77"})
     assert server.heard == []

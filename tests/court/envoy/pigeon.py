@@ -13,36 +13,36 @@ from contextlib import suppress
 from pathlib import Path
 
 from kingdom.base.disk.codec import read_json, to_json, to_line
-from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelLocked, Draft, Kit, Post, Said
+from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelKit, ChannelLocked, Heard, Post, PostDraft
 
 
 class Pigeon(Channel):
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ChannelKit) -> None:
         self._kit = kit
         loft(kit.folder)
         self._bell = os.open(kit.folder / "bell", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         kit.alarm.add(self._bell)
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         post_id = f"post-{draft.id}"
         line = {"id": post_id, "message": draft.id, "room": draft.room, "thread": draft.thread, "text": draft.text}
         self._kit.disk.append(self._kit.folder / "posts", to_line(line), sync=True)
         return Post(post_id, draft.room)
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         found = (post["id"] for post in posts(self._kit.folder) if post["message"] == draft.id)
         return next((Post(id, draft.room) for id in found), None)
 
-    def read(self) -> Sequence[Said]:
+    def read(self) -> Sequence[Heard]:
         with suppress(BlockingIOError):
             os.read(self._bell, 4096)
         if (self._kit.folder / "locked").exists():
             raise ChannelLocked(channel="the loft", why="no such pigeon")
         if (self._kit.folder / "gone").exists():
             raise ChannelDown(channel="the loft", why="the pigeons are out")
-        return [Said(**read_json(path)) for path in sorted((self._kit.folder / "said").glob("*.json"))]
+        return [Heard(**read_json(path)) for path in sorted((self._kit.folder / "said").glob("*.json"))]
 
-    def acknowledge(self, said: Sequence[Said]) -> None:
+    def acknowledge(self, said: Sequence[Heard]) -> None:
         if (self._kit.folder / "deadly").exists():
             os.kill(os.getpid(), signal.SIGKILL)
         for one in said:
@@ -59,7 +59,7 @@ def loft(folder: Path) -> Path:
     return folder
 
 
-def say(folder: Path, said: Said) -> None:
+def say(folder: Path, said: Heard) -> None:
     """Write as a person."""
     path = loft(folder) / "said" / f"{said.id}.json"
     path.with_suffix(".draft").write_bytes(to_json(said._asdict()))

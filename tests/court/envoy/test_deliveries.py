@@ -17,17 +17,17 @@ from kingdom.court.envoy.channels import CHANNELS, Channels
 from kingdom.court.envoy.channels.base import (
     Channel,
     ChannelDown,
+    ChannelKit,
     ChannelLocked,
     ChannelRefused,
-    Draft,
-    Kit,
     NeighbourDown,
     Post,
+    PostDraft,
     RoomBusy,
     Stuck,
 )
 from kingdom.court.envoy.conversations import Address
-from kingdom.court.envoy.deliveries import Deliveries, Outcomes, Room
+from kingdom.court.envoy.deliveries import Deliveries, DeliveryOutcomes, Room
 from kingdom.court.envoy.job import EnvoyJob
 from kingdom.court.envoy.locked_out import LockedOut
 from tests.court.envoy.envoys import traces
@@ -42,15 +42,15 @@ class Errand(Channel):
 
     waits = True
     raises: list[Exception] = []  # noqa: RUF012
-    posted: list[Draft] = []  # noqa: RUF012
+    posted: list[PostDraft] = []  # noqa: RUF012
     held = threading.Event()
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ChannelKit) -> None:
         self.raises.clear()
         self.posted.clear()
         self.held.set()
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         assert self.held.wait(SOON)
         if self.raises:
             raise self.raises.pop(0)
@@ -76,13 +76,13 @@ def a_message(name: str, type: str = "notification", **fields: Any) -> Message:
 
 
 def begin(deliveries: Deliveries, one: Message, *parts: str, room: Room = HERE) -> None:
-    drafts = [Draft(f"{one.id}.{number}", room.name, text) for number, text in enumerate(parts or ("words",), 1)]
+    drafts = [PostDraft(f"{one.id}.{number}", room.name, text) for number, text in enumerate(parts or ("words",), 1)]
     deliveries.begin(room, one, Address(room.channel, room.name, None), drafts, look_first=False)
 
 
-def outcomes(deliveries: Deliveries) -> Outcomes:
+def outcomes(deliveries: Deliveries) -> DeliveryOutcomes:
     """What comes of the call that is being made."""
-    found: list[Outcomes] = []
+    found: list[DeliveryOutcomes] = []
 
     def collect() -> bool:
         found.append(deliveries.collect())
@@ -247,7 +247,7 @@ def test_that_a_message_is_about_to_be_posted_is_on_the_disk_before_it_is(
 ) -> None:
     post, found = Errand.post, []
 
-    def look_and_post(channel: Errand, draft: Draft) -> Post:
+    def look_and_post(channel: Errand, draft: PostDraft) -> Post:
         found.append(traces(given.places.home))
         return post(channel, draft)
 

@@ -6,7 +6,7 @@ import pytest
 
 from kingdom.base.words import choices_in
 from kingdom.court.envoy.channels import slack_text
-from kingdom.court.envoy.channels.base import Draft
+from kingdom.court.envoy.channels.base import PostDraft
 from kingdom.court.envoy.drafts import parts
 
 
@@ -56,6 +56,6 @@ def test_the_list_at_the_end_of_a_question_offers_its_answers(lines: list[str], 
     ],
 )
 def test_a_post_in_slack_is_known_by_its_metadata(metadata: object, is_it: bool) -> None:
-    draft = Draft("msg-1", "C1", "words")
+    draft = PostDraft("msg-1", "C1", "words")
     assert slack_text.metadata_of(draft) == {"event_type": slack_text.EVENT_TYPE, "event_payload": {"message": "msg-1"}}
     assert slack_text.is_post_of(draft, {"metadata": metadata}) is is_it

@@ -17,7 +17,7 @@ from kingdom.base.home import schemas
 from kingdom.base.home.places import Places
 from kingdom.base.runtime.role import Services
 from kingdom.court.envoy.channels import Channels
-from kingdom.court.envoy.channels.base import IN_THREAD, Said
+from kingdom.court.envoy.channels.base import IN_THREAD, Heard
 from kingdom.court.envoy.inbound import AT_WORK
 from kingdom.court.envoy.job import EnvoyJob
 from tests.court.envoy import pigeon
@@ -26,7 +26,7 @@ from tests.fixtures import Clock, all_of, founded, here, message, put, services
 from tests.waiting import wait_until
 
 SOON = 20.0
-HELLO = Said(id="1770458400.000100", type="channel.message", user="U1", text="brief me ⚔", room="C1")
+HELLO = Heard(id="1770458400.000100", type="channel.message", user="U1", text="brief me ⚔", room="C1")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_what_a_person_says_becomes_an_event_and_is_acknowledged(
     ],
 )
 def test_the_id_of_an_event_is_made_of_the_channels(
-    home: Path, clock: Clock, envoy: Envoy, loft: Path, said: Said, id: str
+    home: Path, clock: Clock, envoy: Envoy, loft: Path, said: Heard, id: str
 ) -> None:
     pigeon.say(loft, said)
     settle(home, clock, envoy)

@@ -12,7 +12,7 @@ import pytest
 from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import Places
 from kingdom.court.envoy.channels import Channels
-from kingdom.court.envoy.channels.base import Draft
+from kingdom.court.envoy.channels.base import PostDraft
 from kingdom.court.envoy.job import EnvoyJob
 from tests import syncs
 from tests.court.envoy import grumpy
@@ -89,7 +89,7 @@ def intent(home: Path, name: str = "msg-1") -> None:
 
 
 def post_by_hand(home: Path, clock: Clock, name: str = "msg-1") -> str:
-    return Channels(services(home, "envoy", clock)).get("console").post(Draft(name, "room", "x")).id
+    return Channels(services(home, "envoy", clock)).get("console").post(PostDraft(name, "room", "x")).id
 
 
 def _posted(home: Path, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kingdom.base.runtime.wake import Alarm
-from kingdom.court.envoy.channels.base import Channel, ChannelRefused, Draft, Post, Stuck
+from kingdom.court.envoy.channels.base import Channel, ChannelRefused, Post, PostDraft, Stuck
 from kingdom.court.envoy.poster import MOST_MARKS, Poster
 from tests.fixtures import Clock
 from tests.waiting import SOON, wait_until
@@ -22,14 +22,14 @@ class Gated(Channel):
         self.calls: list[str] = []
         self.known: dict[str, Post] = {}
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         self.calls.append(f"post {draft.id}")
         assert self.gate.wait(SOON)
         if draft.id == "refused":
             raise ChannelRefused(channel="gated", why="no")
         return Post(draft.id, draft.room)
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         return self.known.get(draft.id)
 
     def mark(self, room: str, post: str, code: str) -> None:
@@ -50,8 +50,8 @@ def poster(channel: Gated, clock: Clock) -> Iterator[Poster]:
     poster.close(SOON)
 
 
-def draft(name: str) -> Draft:
-    return Draft(name, "room", "words")
+def draft(name: str) -> PostDraft:
+    return PostDraft(name, "room", "words")
 
 
 def at_work(channel: Gated) -> None:

@@ -17,7 +17,7 @@ from slack_sdk.socket_mode.builtin import connection
 from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import Places
 from kingdom.court.envoy.channels.base import ChannelDown
-from kingdom.court.envoy.channels.slack import Slack as SlackChannel
+from kingdom.court.envoy.channels.slack import SlackChannel as SlackChannel
 from kingdom.demo.standins.slack import BOT_USER, Slack
 from tests.court.envoy.envoys import TASK, Envoy, threads, traces
 from tests.court.envoy.slacks import SOON, listening, slack_envoy, turn_until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.court.envoy.channels.base import IN_THREAD, Said
+from kingdom.court.envoy.channels.base import IN_THREAD, Heard
 from kingdom.court.envoy.channels.slack_events import LONGEST_TEXT, Identity, Listed
 
 CONFIG = {"teams": [], "channels": ["C0OPEN"], "people": ["U0ANN"]}
@@ -17,7 +17,7 @@ REPLY = {**MESSAGE, "thread_ts": "1.1"}
 MENTION = {**MESSAGE, "type": "app_mention", "text": "<@U0BOT> hello"}
 
 
-def as_said(said: Said | None) -> tuple[str, str, str | None] | None:
+def as_said(said: Heard | None) -> tuple[str, str, str | None] | None:
     return said and (said.type, said.text, said.thread)
 
 

@@ -14,7 +14,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from kingdom.court.envoy.channels import slack_socket
 from kingdom.court.envoy.channels.base import Stuck
 from kingdom.court.envoy.channels.slack import _silent
-from kingdom.court.envoy.channels.slack_socket import Line, why
+from kingdom.court.envoy.channels.slack_socket import SocketLine, why
 from kingdom.demo.standins.slack import Slack
 from tests.court.envoy.slacks import SECRETS
 from tests.waiting import SOON, wait_until
@@ -29,12 +29,12 @@ def slack() -> Iterator[Slack]:
 
 
 @pytest.fixture
-def open_line(slack: Slack) -> Iterator[Callable[..., Line]]:
-    opened: list[Line] = []
+def open_line(slack: Slack) -> Iterator[Callable[..., SocketLine]]:
+    opened: list[SocketLine] = []
 
-    def open_(before: Callable[[], None] = lambda: None, ring: Callable[[], None] = lambda: None) -> Line:
+    def open_(before: Callable[[], None] = lambda: None, ring: Callable[[], None] = lambda: None) -> SocketLine:
         web = WebClient(token=SECRETS["SLACK_BOT_TOKEN"], base_url=slack.api_url, timeout=5)
-        opened.append(Line(web, SECRETS["SLACK_APP_TOKEN"], _silent(), before, ring))
+        opened.append(SocketLine(web, SECRETS["SLACK_APP_TOKEN"], _silent(), before, ring))
         return opened[-1]
 
     yield open_
@@ -43,7 +43,7 @@ def open_line(slack: Slack) -> Iterator[Callable[..., Line]]:
         line.join(SOON)
 
 
-def ended(line: Line) -> Line:
+def ended(line: SocketLine) -> SocketLine:
     """Let its thread end, so that what it does can be asked step by step."""
     line.close()
     line.join(SOON)
@@ -52,7 +52,7 @@ def ended(line: Line) -> Line:
 
 
 def test_who_waits_is_rung_for_each_delivery_and_what_is_heard_is_handed_out_once(
-    slack: Slack, open_line: Callable[..., Line]
+    slack: Slack, open_line: Callable[..., SocketLine]
 ) -> None:
     rung = threading.Semaphore(0)
     line = open_line(ring=rung.release)
@@ -67,7 +67,7 @@ def test_who_waits_is_rung_for_each_delivery_and_what_is_heard_is_handed_out_onc
     assert slack.wait_until(lambda slack: not slack.unacknowledged())
 
 
-def test_a_line_that_ends_leaves_no_connection_open(slack: Slack, open_line: Callable[..., Line]) -> None:
+def test_a_line_that_ends_leaves_no_connection_open(slack: Slack, open_line: Callable[..., SocketLine]) -> None:
     line = open_line()
     assert slack.wait_until(lambda slack: slack.lines == 1)
     ended(line)
@@ -75,7 +75,7 @@ def test_a_line_that_ends_leaves_no_connection_open(slack: Slack, open_line: Cal
 
 
 def test_more_than_is_kept_is_left_to_be_delivered_again(
-    open_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch
+    open_line: Callable[..., SocketLine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slack_socket, "MOST_HEARD", 2)
     rung: list[None] = []
@@ -86,7 +86,7 @@ def test_more_than_is_kept_is_left_to_be_delivered_again(
 
 
 def test_what_comes_before_the_first_connection_is_done_until_it_works_and_then_never_again(
-    slack: Slack, open_line: Callable[..., Line]
+    slack: Slack, open_line: Callable[..., SocketLine]
 ) -> None:
     done: list[str] = []
 
@@ -104,7 +104,9 @@ def test_what_comes_before_the_first_connection_is_done_until_it_works_and_then_
     assert done == ["refused", "done"]
 
 
-def test_each_failure_is_followed_by_a_longer_pause_and_says_why(slack: Slack, open_line: Callable[..., Line]) -> None:
+def test_each_failure_is_followed_by_a_longer_pause_and_says_why(
+    slack: Slack, open_line: Callable[..., SocketLine]
+) -> None:
     slack.fail("apps.connections.open", error="internal_error", times=100)
     line = ended(open_line())
     line._pause, line.down_since, pauses = 0.0, None, []
@@ -116,7 +118,7 @@ def test_each_failure_is_followed_by_a_longer_pause_and_says_why(slack: Slack, o
 
 
 def test_a_line_is_cut_when_no_ping_was_answered_for_more_than_five_seconds(
-    slack: Slack, open_line: Callable[..., Line]
+    slack: Slack, open_line: Callable[..., SocketLine]
 ) -> None:
     line = open_line()
     wait_until(lambda: line._pong[0] is not None, SOON, "a ping is answered")
@@ -134,13 +136,13 @@ def test_a_line_is_cut_when_no_ping_was_answered_for_more_than_five_seconds(
         done.set()
 
 
-def test_an_answered_ping_makes_the_next_pause_short(slack: Slack, open_line: Callable[..., Line]) -> None:
+def test_an_answered_ping_makes_the_next_pause_short(slack: Slack, open_line: Callable[..., SocketLine]) -> None:
     line = open_line()
     wait_until(lambda: line._pong[0] is not None, SOON, "a ping is answered")
     assert line._pause == 0.0
 
 
-def test_who_asks_a_line_that_does_not_move_is_told(open_line: Callable[..., Line]) -> None:
+def test_who_asks_a_line_that_does_not_move_is_told(open_line: Callable[..., SocketLine]) -> None:
     line = open_line()
     assert line.heard() == []
     line.close()

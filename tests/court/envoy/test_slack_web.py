@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kingdom.court.envoy.channels import Channels, slack
-from kingdom.court.envoy.channels.base import ChannelDown, ChannelLocked, ChannelRefused, Draft, RoomBusy
+from kingdom.court.envoy.channels.base import ChannelDown, ChannelLocked, ChannelRefused, PostDraft, RoomBusy
 from kingdom.demo.standins.slack import Slack
 from tests.court.envoy.slacks import settings, slack_services
 from tests.fixtures import Clock
 
 WRITTEN = "2026-02-07T10:00:00Z"
-DRAFT = Draft("msg-1", "C0ROOM001", "hello", written_at=WRITTEN)
+DRAFT = PostDraft("msg-1", "C0ROOM001", "hello", written_at=WRITTEN)
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def service() -> Iterator[Slack]:
 
 
 @pytest.fixture
-def channel(home: Path, service: Slack) -> Iterator[slack.Slack]:
+def channel(home: Path, service: Slack) -> Iterator[slack.SlackChannel]:
     channels = Channels(slack_services(home, Clock(), settings(service)))
     channel = channels.get("slack")
-    assert isinstance(channel, slack.Slack)
+    assert isinstance(channel, slack.SlackChannel)
     yield channel
     channels.close()
 
@@ -40,7 +40,7 @@ def asked(service: Slack, method: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("behind", "is_found", "pages"), [(0, True, 1), (3, True, 2), (19, True, 10), (20, False, 10)])
 def test_a_room_is_looked_up_over_ten_pages_of_names(
-    channel: slack.Slack,
+    channel: slack.SlackChannel,
     service: Slack,
     monkeypatch: pytest.MonkeyPatch,
     behind: int,
@@ -56,7 +56,7 @@ def test_a_room_is_looked_up_over_ten_pages_of_names(
 
 
 def test_a_post_is_looked_for_on_every_page_from_ten_minutes_before_it_was_written(
-    channel: slack.Slack, service: Slack, monkeypatch: pytest.MonkeyPatch
+    channel: slack.SlackChannel, service: Slack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slack, "PAGE", 2)
     post = channel.post(DRAFT)
@@ -70,7 +70,7 @@ def test_a_post_is_looked_for_on_every_page_from_ten_minutes_before_it_was_writt
     assert "oldest" not in asked(service, "conversations.history")[-1]
 
 
-def test_a_reply_is_looked_for_in_its_thread(channel: slack.Slack, service: Slack) -> None:
+def test_a_reply_is_looked_for_in_its_thread(channel: slack.SlackChannel, service: Slack) -> None:
     first = channel.post(DRAFT)
     reply = DRAFT._replace(id="msg-2", thread=first.id)
     second = channel.post(reply)
@@ -80,7 +80,7 @@ def test_a_reply_is_looked_for_in_its_thread(channel: slack.Slack, service: Slac
 
 
 def test_by_its_name_a_room_is_looked_up_no_more_once_something_was_posted_there(
-    channel: slack.Slack, service: Slack
+    channel: slack.SlackChannel, service: Slack
 ) -> None:
     by_name = DRAFT._replace(room="room")
     assert channel.room("room") == "room"
@@ -108,7 +108,12 @@ REFUSALS: list[tuple[dict[str, Any], type[ChannelRefused], float, str]] = [
 
 @pytest.mark.parametrize(("fault", "kind", "after", "why"), REFUSALS, ids=lambda part: str(part)[:40])
 def test_each_refusal_means_one_thing(
-    channel: slack.Slack, service: Slack, fault: dict[str, Any], kind: type[ChannelRefused], after: float, why: str
+    channel: slack.SlackChannel,
+    service: Slack,
+    fault: dict[str, Any],
+    kind: type[ChannelRefused],
+    after: float,
+    why: str,
 ) -> None:
     service.fail("chat.postMessage", **fault)
     with pytest.raises(ChannelRefused) as refused:
@@ -118,7 +123,7 @@ def test_each_refusal_means_one_thing(
     assert str(refused.value).endswith(f": {why}" if why else "")
 
 
-def test_a_mark_takes_the_place_of_the_one_before(channel: slack.Slack, service: Slack) -> None:
+def test_a_mark_takes_the_place_of_the_one_before(channel: slack.SlackChannel, service: Slack) -> None:
     post = channel.post(DRAFT)
     (shown,) = service.from_kingdom()
     done = ["raising_hand", "white_check_mark"]  # a question was open until then

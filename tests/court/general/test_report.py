@@ -25,8 +25,8 @@ from kingdom.base.records.soldiers import RawReport, Started
 from kingdom.base.words import choices_in
 from kingdom.court.general import report
 from kingdom.court.general.job import GeneralJob
-from kingdom.court.king.context import Context
-from kingdom.court.king.orders import Orders
+from kingdom.court.king.context import KingContext
+from kingdom.court.king.orders import KingOrders
 from kingdom.court.soldiers import engine_homes
 from kingdom.court.soldiers.handle import Look
 from tests.base.records.test_soldiers import ORDER
@@ -316,8 +316,8 @@ def test_neither_a_cancellation_nor_a_try_is_lost(
 
     def cancel() -> None:
         put(general.home, "orders", "pending", id="ord-1", action="cancel", target=TASK, by="kim", created_at=MORNING)
-        context = Context(king)
-        orders = Orders(context)
+        context = KingContext(king)
+        orders = KingOrders(context)
         refresh_due(context.backlogs, None, 0.0)
         orders.carry_out_next()
 

@@ -20,12 +20,12 @@ from kingdom.base.home.places import Places
 from kingdom.base.records import notes
 from kingdom.base.runtime.role import Services
 from kingdom.cli import packages
-from kingdom.court.king.context import Context
+from kingdom.court.king.context import KingContext
 from kingdom.court.king.dispatch import BATCH
 from kingdom.court.king.job import KingJob
 from kingdom.court.king.replay_index import ReplayIndex
 from kingdom.court.king.schedule_log import ScheduleLog
-from kingdom.court.steward.roll_call import Finding, What
+from kingdom.court.steward.roll_call import RollCallFinding, What
 from tests import syncs
 from tests.fixtures import (
     MORNING,
@@ -157,9 +157,9 @@ class RollCall:
     wait = 10.0
 
     def __init__(self, what: What) -> None:
-        self._finding = Finding("chamberlain", what, "chamberlain 1")
+        self._finding = RollCallFinding("chamberlain", what, "chamberlain 1")
 
-    def call(self, threshold: float, period: float) -> list[Finding]:
+    def call(self, threshold: float, period: float) -> list[RollCallFinding]:
         assert (threshold, period) == (120.0, 5.0)
         return [self._finding]
 
@@ -984,7 +984,7 @@ def test_a_result_ends_a_task_that_was_claimed_since_the_last_look(court_home: P
 def test_a_run_that_was_noted_and_not_made_is_made_once_under_its_id(daily: Path, clock: Clock) -> None:
     run_king(daily, clock)
     clock.set("2026-02-07T22:00:05Z")
-    king = Context(services(daily, "king", clock))
+    king = KingContext(services(daily, "king", clock))
     schedules = ScheduleLog(king)
     king.read_manifests()
     schedules.take_over(king.generals)

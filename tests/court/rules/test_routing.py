@@ -21,7 +21,7 @@ GENERALS = {
 }
 
 
-def table(home: Path, *names: str) -> routing.Table:
+def table(home: Path, *names: str) -> routing.RoutingTable:
     places = founded(home)
     for name in names or GENERALS:
         install(home, name, **GENERALS[name])

@@ -14,7 +14,7 @@ from kingdom.base.disk.atomic import Disk
 from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import Places
 from kingdom.court.upkeep.checks import CHECKS
-from kingdom.court.upkeep.fsck import Check, Fault, Finding, View, look, mend
+from kingdom.court.upkeep.fsck import Check, FsckFault, FsckFinding, View, look, mend
 from tests.court.upkeep.homes import ASKED, DAY, MORNING, RUNS, T1, healthy
 from tests.fixtures import Clock, event, message, put, task, write
 
@@ -22,11 +22,11 @@ NOW = Clock().now + 3600
 OLD = 7200
 
 
-def found(home: Path) -> list[Finding]:
+def found(home: Path) -> list[FsckFinding]:
     return look(Places(home), CHECKS, lambda: NOW)
 
 
-def repair(home: Path) -> list[Finding]:
+def repair(home: Path) -> list[FsckFinding]:
     places = Places(home)
     return mend(places, CHECKS, Disk(places.scratch("cli"), durability="process"), lambda: NOW)
 
@@ -402,11 +402,11 @@ def test_what_a_kill_or_the_night_may_leave_is_no_damage(home: Path, name: str) 
 
 def test_one_repair_that_fails_keeps_nobody_from_the_others(home: Path) -> None:
     def of(name: str) -> Check:
-        def fails(mender: object, fault: Fault) -> None:
+        def fails(mender: object, fault: FsckFault) -> None:
             if name == "bad":
                 raise OSError(28, "No space left on device")
 
-        return Check(name, "a rule", lambda view: iter([Fault(home / name, "wrong")]), "mended", fails)
+        return Check(name, "a rule", lambda view: iter([FsckFault(home / name, "wrong")]), "mended", fails)
 
     places = healthy(home, NOW - 60)
     findings = mend(places, [of("bad"), of("good")], Disk(places.scratch("cli")), lambda: NOW)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kingdom.court import picture
 from kingdom.court.chamberlain.job import ChamberlainJob
 from kingdom.court.picture import RoleView
-from kingdom.court.upkeep.metrics import METRICS, Figures, render
+from kingdom.court.upkeep.metrics import METRICS, KingdomFigures, render
 from tests.fixtures import Clock, event, founded, put, services
 
 UNITS = ("_seconds", "_ratio", "_dollars", "_total")
@@ -39,7 +39,7 @@ def test_the_parser_of_prometheus_reads_every_metric_with_its_type_and_its_help(
     council = {"waiting": 4, "retrying": 1, "at_work": {"leader": "x.mime"}, "told": 9, "retried": 3, "buried": 2}
     view = view._replace(council=council)
     budgets = [("day_usd", "", 1.25, 10.0)]
-    text = render(Figures(view, {"task_completed": 3}, budgets, {"gen-pr": 1.25}))
+    text = render(KingdomFigures(view, {"task_completed": 3}, budgets, {"gen-pr": 1.25}))
     found = {family.name: family for family in text_string_to_metric_families(text)}
     for name, metric in METRICS.items():
         family = found[name.removesuffix("_total") if metric.type == "counter" else name]

@@ -23,7 +23,7 @@ from kingdom.base.runtime.wake import ProcessExits, Waker
 from kingdom.court.steward import STEWARDS, roll_call
 from kingdom.court.steward.base import RoleStatus, Steward, Timeouts, command, launching
 from kingdom.court.steward.diagnosis import ACTIONS, Action, State
-from kingdom.court.steward.roll_call import Finding, RollCall, What
+from kingdom.court.steward.roll_call import RollCall, RollCallFinding, What
 from tests.faults.watch.kingdoms import one_of
 from tests.shell_roles import Court, found_court, row, runs
 from tests.waiting import SOON, stays, wait_until
@@ -47,7 +47,7 @@ class Stage:
         self.court = court
         self.steward = steward
         self.set = monkeypatch.setenv
-        self.findings: list[Finding] = []
+        self.findings: list[RollCallFinding] = []
         self.own = "chamberlain"
         self.rearm = 1e9
         self.period = 0.1
@@ -65,7 +65,7 @@ class Stage:
     def want(self, word: str) -> None:
         self.court.places.wanted("king").write_text(f"{word}\n")
 
-    def call(self) -> list[Finding]:
+    def call(self) -> list[RollCallFinding]:
         if self.roll is None:
             disk = Disk(self.court.places.scratch("chamberlain"))
             self.roll = RollCall(

@@ -8,14 +8,14 @@ from kingdom.base import tables
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.home.config import Config
 from kingdom.base.runtime.role import Services
-from kingdom.court.envoy.channels.base import Channel, ChannelRefused, Kit
+from kingdom.court.envoy.channels.base import Channel, ChannelKit, ChannelRefused
 
 CHANNELS = {
     "console": "kingdom.court.envoy.channels.console:Console",
     "slack": "kingdom.court.envoy.channels.slack:open_channel",
     "hall": "kingdom.hall.channel.channel:Hall",
-    "webhook": "kingdom.court.envoy.channels.webhook:Webhook",
-    "email": "kingdom.court.envoy.channels.email:Email",
+    "webhook": "kingdom.court.envoy.channels.webhook:WebhookChannel",
+    "email": "kingdom.court.envoy.channels.email:EmailChannel",
 }
 WITHOUT_SETTINGS = frozenset({"console"})
 """Channels that need no part of their own in envoy.yaml."""
@@ -77,11 +77,11 @@ class Channels:
             channel.close()
         self._opened.clear()
 
-    def _kit(self, name: str) -> Kit:
+    def _kit(self, name: str) -> ChannelKit:
         services = self._services
         folder = services.places.own("envoy") / name
         make_folder(folder)
-        return Kit(
+        return ChannelKit(
             folder=folder,
             disk=services.disk,
             clock=services.clock,

@@ -52,7 +52,7 @@ class Stuck(Exception):
 
 
 @dataclass(frozen=True)
-class Kit:
+class ChannelKit:
     """What a channel is made of."""
 
     #: The channel's own folder, for what it has to remember.
@@ -73,7 +73,7 @@ class Kit:
     tell: Callable[[str], None] = lambda _: None
 
 
-class Said(NamedTuple):
+class Heard(NamedTuple):
     """What a person wrote on a channel."""
 
     #: The channel's id of it: the same at every delivery, and a post's own id where threads hang under posts.
@@ -90,7 +90,7 @@ class Said(NamedTuple):
     thread: str | None = None
 
 
-class Draft(NamedTuple):
+class PostDraft(NamedTuple):
     """A post to be made."""
 
     #: By which it is found again: the message's id; a later part of a long one has its number behind it.
@@ -139,14 +139,14 @@ class Channel(Protocol):
     longest: int | None = None
     """How many characters one post takes; a longer message becomes several."""
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         """Return the new post once people can read it.
 
         ChannelRefused when the channel will not have it. ChannelDown when it cannot be known whether it was posted:
         it is tried again without end, after a look for it.
         """
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         """Return the post of this draft, if an earlier process has made it."""
 
     def unsynced(self) -> Iterable[Path]:
@@ -164,7 +164,7 @@ class Channel(Protocol):
         """Return folders whose new files wake the envoy, for a channel that receives by files."""
         return ()
 
-    def read(self) -> Sequence[Said]:
+    def read(self) -> Sequence[Heard]:
         """Return what people have said, without waiting. ChannelDown when it cannot be known now.
 
         It is called at every turn of the envoy. Only those are heard who may speak here: the channel's
@@ -172,7 +172,7 @@ class Channel(Protocol):
         """
         return ()
 
-    def acknowledge(self, said: Sequence[Said]) -> None:
+    def acknowledge(self, said: Sequence[Heard]) -> None:
         """Take note that this is safe: it will not be read again. ChannelDown when that cannot be noted now."""
 
     def close(self) -> None:

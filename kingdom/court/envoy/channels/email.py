@@ -13,24 +13,24 @@ from email.utils import format_datetime
 from kingdom.base.words import one_line, printable
 from kingdom.court.connections import email
 from kingdom.court.connections.base import ServiceRefused
-from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, Said
-from kingdom.court.envoy.channels.journal import Journal
+from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelKit, ChannelRefused, Heard, Post, PostDraft
+from kingdom.court.envoy.channels.journal import PostJournal
 
 CALL_SECONDS = 15
 LONGEST_SUBJECT = 120
 
 
-class Email(Channel):
+class EmailChannel(Channel):
     waits = True
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ChannelKit) -> None:
         self._kit = kit
-        self._journal = Journal(kit)
+        self._journal = PostJournal(kit)
         #: Sentences about addresses that were refused, for the envoy's own thread.
         self._unreported: deque[str] = deque()
         self._reported: set[str] = set()
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         letter = self._letter(draft)
         with ExitStack() as held:
             with _explained():
@@ -41,11 +41,11 @@ class Email(Channel):
         self._note_refused(refused)
         return post
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         """Return the post that was noted here. One sent twice has the same Message-ID, by which readers know it."""
         return self._journal.find(draft)
 
-    def read(self) -> Sequence[Said]:
+    def read(self) -> Sequence[Heard]:
         """Return nothing: mail is not read. Report pending warnings."""
         while self._unreported:
             self._kit.tell(self._unreported.popleft())
@@ -59,7 +59,7 @@ class Email(Channel):
                 why = one_line(f"{code} {said.decode('utf-8', 'replace')}", 100)
                 self._unreported.append(f"the mail server refuses {address} ({why}); the other addresses have the mail")
 
-    def _letter(self, draft: Draft) -> EmailMessage:
+    def _letter(self, draft: PostDraft) -> EmailMessage:
         config, text = self._kit.config, printable(draft.text)
         letter = EmailMessage()
         letter["From"] = config["from"]

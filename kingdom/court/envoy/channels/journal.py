@@ -9,7 +9,7 @@ from typing import Any
 
 from kingdom.base.disk.codec import to_line
 from kingdom.base.times import stamp
-from kingdom.court.envoy.channels.base import Draft, Kit, Post
+from kingdom.court.envoy.channels.base import ChannelKit, Post, PostDraft
 
 MOST_FOUND = 10_000
 """More posts are not held in memory: the files are read again."""
@@ -17,8 +17,8 @@ DAYS_SEARCHED = 3
 """How far back an interrupted post is looked for."""
 
 
-class Journal:
-    def __init__(self, kit: Kit) -> None:
+class PostJournal:
+    def __init__(self, kit: ChannelKit) -> None:
         self._kit = kit
         self._latest = 0.0
         self._found: dict[str, tuple[str, str | None]] | None = None
@@ -26,7 +26,7 @@ class Journal:
         self.files: list[Path] = []
         """Those that may hold posts which are not durable."""
 
-    def add(self, draft: Draft, post_id: str = "", *, durable: bool = True) -> Post:
+    def add(self, draft: PostDraft, post_id: str = "", *, durable: bool = True) -> Post:
         """Note a post and return it. One without an id gets the time, later than any before it.
 
         If not `durable`, it becomes so when `files` are synced.
@@ -48,7 +48,7 @@ class Journal:
                 self._found = None
         return Post(post_id, draft.room)
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         """Return the post of this draft, if there is a line about it."""
         if self._found is None:
             self._found = {}

@@ -18,9 +18,9 @@ from kingdom.base import tables
 from kingdom.base.disk.json_file import JsonFile
 from kingdom.base.times import moment
 from kingdom.court.envoy.channels import slack_errors
-from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, Said
+from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelKit, ChannelRefused, Heard, Post, PostDraft
 from kingdom.court.envoy.channels.slack_events import Identity, Listed
-from kingdom.court.envoy.channels.slack_socket import Line, why
+from kingdom.court.envoy.channels.slack_socket import SocketLine, why
 from kingdom.court.envoy.channels.slack_text import (
     EMOJI,
     LONGEST,
@@ -39,19 +39,19 @@ PAGE = 200
 ID = re.compile(r"[CDG][A-Z0-9]{6,}")
 
 
-def open_channel(kit: Kit) -> Channel:
+def open_channel(kit: ChannelKit) -> Channel:
     """Return the channel, by the transport that the owner chose."""
     if kit.config["transport"] == "bridge":
         bridge: Channel = tables.load("kingdom.court.envoy.channels.slack_bridge:Bridge")(kit)
         return bridge
-    return Slack(kit)
+    return SlackChannel(kit)
 
 
-class Slack(Channel):
+class SlackChannel(Channel):
     waits = True
     longest = LONGEST
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ChannelKit) -> None:
         config = kit.config
         self._kit = kit
         self.seconds_between_posts = float(config["seconds_between_posts"])
@@ -61,12 +61,12 @@ class Slack(Channel):
         self._web = WebClient(token, config["api_url"], logger=_silent(), retry_handlers=[])
         self._web.timeout = config["call_seconds"]
         self._listed: Listed | None = None
-        self._unacknowledged: list[tuple[Said, SocketModeRequest]] = []
+        self._unacknowledged: list[tuple[Heard, SocketModeRequest]] = []
         self._rooms = JsonFile(kit.folder / "rooms.json", kit.disk, kit.tell, lambda _, id: isinstance(id, str))
         self._learnt: dict[str, str] = {name: self._rooms.get(name) for name in self._rooms}
-        self._line = Line(self._web, app_token, _silent(), self._introduce, kit.alarm.ring)
+        self._line = SocketLine(self._web, app_token, _silent(), self._introduce, kit.alarm.ring)
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         room = self.room(draft.room)
         said = self._call(
             lambda: self._web.chat_postMessage(
@@ -84,7 +84,7 @@ class Slack(Channel):
             self._learnt[draft.room] = str(said["channel"])
         return Post(str(said["ts"]), str(said["channel"]))
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         if (room := self._room_id(draft.room)) is None:
             return None
         found = (message for message in self._messages(room, draft) if is_post_of(draft, message))
@@ -102,7 +102,7 @@ class Slack(Channel):
         if now:
             self._call(lambda: self._web.reactions_add(name=now, **where))
 
-    def read(self) -> Sequence[Said]:
+    def read(self) -> Sequence[Heard]:
         self._remember_rooms()
         for request in self._line.heard():
             said = self._said(request)
@@ -115,7 +115,7 @@ class Slack(Channel):
             raise _of_token(self._line.why_down) or ChannelDown(channel="slack", why=self._line.why_down)
         return [said for said, _ in self._unacknowledged]
 
-    def acknowledge(self, said: Sequence[Said]) -> None:
+    def acknowledge(self, said: Sequence[Heard]) -> None:
         for one, request in self._unacknowledged:
             self._line.acknowledge(request)
             if request.type == "interactive":
@@ -131,7 +131,7 @@ class Slack(Channel):
         identity = Identity(str(me.get("team_id")), str(me.get("user_id")))
         self._listed = Listed(self._kit.config, identity)
 
-    def _said(self, request: SocketModeRequest) -> Said | None:
+    def _said(self, request: SocketModeRequest) -> Heard | None:
         payload = request.payload
         if self._listed is None or not isinstance(payload, Mapping):
             return None
@@ -139,7 +139,7 @@ class Slack(Channel):
             return self._listed.event(payload)
         return self._listed.press(payload) if request.type == "interactive" else None
 
-    def _show_answer(self, said: Said, payload: Mapping[str, Any]) -> None:
+    def _show_answer(self, said: Heard, payload: Mapping[str, Any]) -> None:
         """Replace the buttons by the answer when the thread has time for it."""
         message = payload["message"]
         blocks = answered(message, said.text, said.user)
@@ -168,7 +168,7 @@ class Slack(Channel):
                     return str(room["id"])
         return None
 
-    def _messages(self, room: str, draft: Draft) -> Iterator[Mapping[str, Any]]:
+    def _messages(self, room: str, draft: PostDraft) -> Iterator[Mapping[str, Any]]:
         """Yield the messages among which an interrupted post would be."""
         common: dict[str, Any] = {"channel": room, "limit": PAGE, "include_all_metadata": True}
         with suppress(ValueError):
@@ -228,7 +228,7 @@ def _retry_after(headers: Mapping[str, Any]) -> float:
         return 1.0
 
 
-def _secret(kit: Kit, name: str) -> str:
+def _secret(kit: ChannelKit, name: str) -> str:
     if not (secret := kit.secrets.get(name)):
         raise ChannelDown(channel="slack", why=f"{name} is not in .env; `kingdom connect slack` asks for it")
     return secret

@@ -19,7 +19,7 @@ from kingdom.base.disk.codec import read_json, to_json
 from kingdom.base.errors import BadFile, BadInput, Collision
 from kingdom.base.home.places import as_filename, is_hidden
 from kingdom.court.envoy.channels import slack_errors
-from kingdom.court.envoy.channels.base import Channel, ChannelDown, Draft, Kit, Post, Said
+from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelKit, Heard, Post, PostDraft
 from kingdom.court.envoy.channels.slack_events import Identity, Listed
 from kingdom.court.envoy.channels.slack_text import EMOJI, LONGEST, text_of
 
@@ -35,7 +35,7 @@ class Bridge(Channel):
     waits = True
     longest = LONGEST
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ChannelKit) -> None:
         self._kit = kit
         self.seconds_between_posts = float(kit.config["seconds_between_posts"])
         folder = (kit.home / kit.config["bridge_folder"]).resolve()
@@ -57,9 +57,9 @@ class Bridge(Channel):
         self._disk.sweep_scratch()
         self._listed = Listed(kit.config, Identity("", ""))
         self._read: deque[tuple[float, Path]] = deque()
-        self._delivered: dict[Said, Path] = {}
+        self._delivered: dict[Heard, Path] = {}
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         action = "send_message" if draft.thread is None else "send_reply"
         name = _name(draft, action)
         if (result := self._result(name)) is None:
@@ -74,7 +74,7 @@ class Bridge(Channel):
             raise slack_errors.judged(str(result.get("error")))
         return Post(str(result.get("ts")), str(result.get("channel") or draft.room))
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         result = self._result(_name(draft, "send_message" if draft.thread is None else "send_reply"))
         if result is None or result.get("ok") is not True:
             return None
@@ -91,7 +91,7 @@ class Bridge(Channel):
     def folders(self) -> Iterable[Path]:
         return (self._inbox,)
 
-    def read(self) -> Sequence[Said]:
+    def read(self) -> Sequence[Heard]:
         self._remove_results()
         for name in sorted(os.listdir(self._inbox)):
             path = self._inbox / name
@@ -106,11 +106,11 @@ class Bridge(Channel):
             self._check_health()
         return list(self._delivered)
 
-    def acknowledge(self, said: Sequence[Said]) -> None:
+    def acknowledge(self, said: Sequence[Heard]) -> None:
         self._disk.remove_all(list(self._delivered.values()))
         self._delivered.clear()
 
-    def _said(self, path: Path) -> Said | None:
+    def _said(self, path: Path) -> Heard | None:
         """Return what a file says to us; None when it is not for us. One that cannot be read is set aside."""
         try:
             return self._listed.relayed(read_json(path))
@@ -174,5 +174,5 @@ class Bridge(Channel):
             raise ChannelDown(channel="slack", why="its bridge has not reported for 30 s")
 
 
-def _name(draft: Draft, action: str) -> str:
+def _name(draft: PostDraft, action: str) -> str:
     return as_filename(f"{draft.id}-{action}")

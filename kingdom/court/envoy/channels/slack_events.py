@@ -8,7 +8,7 @@ from html import unescape
 from typing import Any, NamedTuple
 
 from kingdom.base.home.config import Config
-from kingdom.court.envoy.channels.base import IN_THREAD, Said
+from kingdom.court.envoy.channels.base import IN_THREAD, Heard
 
 EVERYBODY = "*"
 ANSWER = "kingdom-answer"
@@ -38,7 +38,7 @@ class Listed:
         self._channels = frozenset(config["channels"])
         self._people = frozenset(config["people"])
 
-    def event(self, payload: Payload) -> Said | None:
+    def event(self, payload: Payload) -> Heard | None:
         """Return what an event of Slack's Events API says to us; None when it is not for us."""
         event = payload.get("event")
         if not isinstance(event, Mapping) or payload.get("team_id") not in self._teams:
@@ -55,7 +55,7 @@ class Listed:
         said = (event.get("user"), event.get("text"), event.get("channel"), event.get("ts"), event.get("thread_ts"))
         return self._said(kind, *said, is_direct=is_direct)
 
-    def press(self, payload: Payload) -> Said | None:
+    def press(self, payload: Payload) -> Heard | None:
         """Return what somebody has answered by one of our buttons."""
         team, user, channel, message = (_part(payload, key) for key in ("team", "user", "channel", "message"))
         actions = payload.get("actions")
@@ -71,7 +71,7 @@ class Listed:
         said = (user.get("id"), action.get("value"), channel.get("id"), action.get("action_ts"), thread)
         return self._said(IN_THREAD, *said, is_direct=is_direct)
 
-    def relayed(self, line: Payload) -> Said | None:
+    def relayed(self, line: Payload) -> Heard | None:
         """Return what a bridge has heard, which knows its own team and drops bots itself."""
         kinds = {"message": "channel.message", "thread_reply": IN_THREAD, "app_mention": "app_mention"}
         is_direct = str(line.get("channel", "")).startswith("D")
@@ -88,14 +88,14 @@ class Listed:
 
     def _said(
         self, kind: str | None, user: Any, text: Any, room: Any, ts: Any, thread: Any, *, is_direct: bool
-    ) -> Said | None:
+    ) -> Heard | None:
         is_whole = _fits(_ID, user) and _fits(_ID, room) and _fits(_TS, ts) and (thread is None or _fits(_TS, thread))
         if kind is None or not is_whole or not isinstance(text, str):
             return None
         if not self._people & {user, EVERYBODY} or not (is_direct or self._channels & {room, EVERYBODY}):
             return None
         plain = unescape(_MENTION.sub("", text, count=1) if _MENTION.match(text) else text)[:LONGEST_TEXT]
-        return Said(ts, kind, user, plain.strip(), room, thread if thread != ts else None)
+        return Heard(ts, kind, user, plain.strip(), room, thread if thread != ts else None)
 
 
 def _part(payload: Payload, key: str) -> Payload:

@@ -33,7 +33,7 @@ MOST_HEARD = 1000
 """So much waits to be read; Slack delivers again what is not acknowledged."""
 
 
-class Line(threading.Thread):
+class SocketLine(threading.Thread):
     def __init__(
         self,
         web: WebClient,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kingdom.base.words import printable
-from kingdom.court.envoy.channels.base import Draft
+from kingdom.court.envoy.channels.base import PostDraft
 from kingdom.court.envoy.channels.slack_events import ANSWER
 
 LONGEST = 2_900
@@ -24,14 +24,14 @@ EMOJI: Mapping[str, tuple[str, str]] = {
 """By a message's code: the reaction that says so, and the one that no longer holds."""
 
 
-def text_of(draft: Draft) -> str:
+def text_of(draft: PostDraft) -> str:
     """Return what is posted. `<!channel>` and `<@U1>` in it are text and call nobody; Slack takes no empty post."""
     plain = printable(draft.text)
     escaped = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped if escaped.strip() else "(nothing)"
 
 
-def blocks_of(draft: Draft) -> list[dict[str, Any]] | None:
+def blocks_of(draft: PostDraft) -> list[dict[str, Any]] | None:
     """Return the blocks of a question with its answers as buttons; None for what is text alone."""
     text = text_of(draft)
     if not draft.choices or len(text) > LONGEST_SECTION:
@@ -56,12 +56,12 @@ def answered(message: Mapping[str, Any], answer: str, user: str) -> list[dict[st
     return [*kept, {"type": "context", "elements": [{"type": "mrkdwn", "text": said}]}]
 
 
-def metadata_of(draft: Draft) -> dict[str, Any]:
+def metadata_of(draft: PostDraft) -> dict[str, Any]:
     """Return by what the post is found again."""
     return {"event_type": EVENT_TYPE, "event_payload": {"message": draft.id}}
 
 
-def is_post_of(draft: Draft, message: Mapping[str, Any]) -> bool:
+def is_post_of(draft: PostDraft, message: Mapping[str, Any]) -> bool:
     """Return whether a message in Slack is the post of this draft."""
     metadata = message.get("metadata") or {}
     return metadata.get("event_type") == EVENT_TYPE and metadata.get("event_payload", {}).get("message") == draft.id

@@ -13,8 +13,16 @@ from urllib.parse import urlsplit
 
 from kingdom.base import loopback
 from kingdom.base.words import one_line, printable
-from kingdom.court.envoy.channels.base import Channel, ChannelDown, ChannelRefused, Draft, Kit, Post, RoomBusy
-from kingdom.court.envoy.channels.journal import Journal
+from kingdom.court.envoy.channels.base import (
+    Channel,
+    ChannelDown,
+    ChannelKit,
+    ChannelRefused,
+    Post,
+    PostDraft,
+    RoomBusy,
+)
+from kingdom.court.envoy.channels.journal import PostJournal
 
 CALL_SECONDS = 10
 LARGEST_ANSWER = 64 << 10
@@ -43,24 +51,24 @@ FORMATS: Mapping[str, Callable[[str], dict[str, Any]]] = {"text": _text, "conten
 LONGEST = {"text": 3_900, "content": 1_900, "card": 3_900}
 
 
-class Webhook(Channel):
+class WebhookChannel(Channel):
     waits = True
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: ChannelKit) -> None:
         self._kit = kit
-        self._journal = Journal(kit)
+        self._journal = PostJournal(kit)
         self._format = FORMATS[kit.config["format"]]
         self.longest = LONGEST[kit.config["format"]]
         self.seconds_between_posts = float(kit.config["seconds_between_posts"])
 
-    def post(self, draft: Draft) -> Post:
+    def post(self, draft: PostDraft) -> Post:
         address = self._address(draft.room)
         text = _CALLS.sub(lambda sign: f"{sign[0]}\N{ZERO WIDTH SPACE}", printable(draft.text))
         body = json.dumps(self._format(text if text.strip() else "(nothing)")).encode()
         self._send(address, body, draft.id)
         return self._journal.add(draft)
 
-    def find(self, draft: Draft) -> Post | None:
+    def find(self, draft: PostDraft) -> Post | None:
         """Return the post that was noted here: nobody can ask a webhook what was posted."""
         return self._journal.find(draft)
 

@@ -24,7 +24,7 @@ LONGEST_HEADLINE = 200
 
 
 @dataclass(frozen=True)
-class Kit:
+class WatcherKit:
     """What a watcher is made of."""
 
     #: Its own part of sentinel.yaml.
@@ -82,7 +82,7 @@ class Watcher(Protocol[Found]):
 class ServiceWatcher(Watcher[Found]):
     """What watchers of a service on the web have in common."""
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: WatcherKit) -> None:
         self._kit = kit
         self._web: Web | None = None
 

@@ -25,7 +25,7 @@ from kingdom.base.runtime.processes import Markers, end_carriers, home_mark
 from kingdom.base.times import stamp
 from kingdom.base.words import count, one_line
 from kingdom.court.connections.base import ServiceDown
-from kingdom.court.sentinel.watchers.base import Kit, Watcher
+from kingdom.court.sentinel.watchers.base import Watcher, WatcherKit
 
 SOURCE = "command"
 MARK = "KINGDOM_WATCHER"
@@ -38,7 +38,7 @@ FINE = b"ok\n"
 
 
 @dataclass(frozen=True)
-class Look:
+class CommandLook:
     events: Sequence[Event]
     #: Lines that were read for them.
     lines: int
@@ -49,8 +49,8 @@ class Look:
     why: str
 
 
-class CommandWatcher(Watcher[Look]):
-    def __init__(self, kit: Kit) -> None:
+class CommandWatcher(Watcher[CommandLook]):
+    def __init__(self, kit: WatcherKit) -> None:
         self._kit = kit
         self._argv = [str(part) for part in kit.config["run"]]
         self._child: subprocess.Popen[bytes] | None = None
@@ -63,7 +63,7 @@ class CommandWatcher(Watcher[Look]):
     def is_off(self) -> str:
         return "" if self._argv else "polling.command.run in sentinel.yaml names no program"
 
-    def fetch(self) -> Look | None:
+    def fetch(self) -> CommandLook | None:
         """Let the program run, unless lines of its last run are left: it may not say them again."""
         if not self._left:
             self._run()
@@ -89,7 +89,7 @@ class CommandWatcher(Watcher[Look]):
             self._end()
         self._why = why
 
-    def parse(self, found: Look) -> Sequence[Event]:
+    def parse(self, found: CommandLook) -> Sequence[Event]:
         """Return the events. What makes none is told, but not again at each run."""
         for sentence in found.odd:
             if sentence not in self._told:
@@ -99,7 +99,7 @@ class CommandWatcher(Watcher[Look]):
         self._told = {*found.odd} or self._told
         return found.events
 
-    def after_emit(self, found: Look, is_whole: bool) -> bool:
+    def after_emit(self, found: CommandLook, is_whole: bool) -> bool:
         """Tell the program that all its events are safe, and let it end. What went wrong is told after that."""
         if not is_whole:
             self._end()
@@ -121,7 +121,7 @@ class CommandWatcher(Watcher[Look]):
             raise ServiceDown(service=SOURCE, why=found.why or f"it ended with {code} after its events were safe")
         return False
 
-    def _look(self) -> Look:
+    def _look(self) -> CommandLook:
         """Return as many events as are made at once, of the first lines that are left."""
         events: list[Event] = []
         odd: list[str] = []
@@ -137,7 +137,7 @@ class CommandWatcher(Watcher[Look]):
                 if len(odd) < MOST_ODD_TOLD:
                     shown = one_line(line[:200].decode("utf-8", "replace"), 100)
                     odd.append(f"command: this line makes no event ({one_line(error, 100)}): {shown}")
-        return Look(events, lines, odd, odd_lines, self._why)
+        return CommandLook(events, lines, odd, odd_lines, self._why)
 
     def close(self) -> None:
         self._closed = True

@@ -19,7 +19,7 @@ from kingdom.base.records.messages import Event
 from kingdom.base.times import stamp
 from kingdom.base.words import count, one_line
 from kingdom.court.connections.base import ServiceDown
-from kingdom.court.sentinel.watchers.base import LONGEST_HEADLINE, Kit, Watcher
+from kingdom.court.sentinel.watchers.base import LONGEST_HEADLINE, Watcher, WatcherKit
 
 SOURCE = "files"
 FIRST_LOOK_SECONDS = 600.0
@@ -47,7 +47,7 @@ class FoundFile:
 
 
 @dataclass(frozen=True)
-class Look:
+class FilesLook:
     """The files in the folders: those that make events, and all."""
 
     new: Sequence[FoundFile]
@@ -57,10 +57,10 @@ class Look:
     is_cut: bool
 
 
-class FilesWatcher(Watcher[Look]):
+class FilesWatcher(Watcher[FilesLook]):
     """State: for each folder its files with their marks. The files themselves stay as they are."""
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: WatcherKit) -> None:
         self._kit = kit
         self._folders = [kit.places.home / folder for folder in kit.config["folders"]]
         for folder in self._folders:
@@ -73,7 +73,7 @@ class FilesWatcher(Watcher[Look]):
     def folders(self) -> Iterable[Path]:
         return [folder for folder in self._folders if folder.is_dir()]
 
-    def fetch(self) -> Look | None:
+    def fetch(self) -> FilesLook | None:
         new: list[FoundFile] = []
         here_by_folder: dict[str, list[FoundFile]] = {}
         self.most_wait = inf
@@ -87,12 +87,12 @@ class FilesWatcher(Watcher[Look]):
         seen = {folder: [file for file in here if file.path not in later] for folder, here in here_by_folder.items()}
         if not new and not any(self._has_changed(folder, here) for folder, here in seen.items()):
             return None
-        return Look(new[:MOST_OF_A_LOOK], seen, is_cut=bool(later))
+        return FilesLook(new[:MOST_OF_A_LOOK], seen, is_cut=bool(later))
 
-    def parse(self, found: Look) -> list[Event]:
+    def parse(self, found: FilesLook) -> list[Event]:
         return [self._event(file) for file in found.new]
 
-    def after_emit(self, found: Look, is_whole: bool) -> bool:
+    def after_emit(self, found: FilesLook, is_whole: bool) -> bool:
         held = {file.path for file in found.new if not self._kit.is_known(file.id)}
         for folder, here in found.all.items():
             self._kit.state.set(folder, {file.path: list(file.mark) for file in here if file.path not in held})

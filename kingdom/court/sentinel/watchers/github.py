@@ -14,8 +14,8 @@ from kingdom.base.times import moment, stamp
 from kingdom.base.words import count, one_line
 from kingdom.court.connections import github
 from kingdom.court.connections.base import ServiceDown, ServiceRefused
-from kingdom.court.connections.web import Answer, Web
-from kingdom.court.sentinel.watchers.base import LONGEST_HEADLINE, Kit, ServiceWatcher, shortened
+from kingdom.court.connections.web import HttpAnswer, Web
+from kingdom.court.sentinel.watchers.base import LONGEST_HEADLINE, ServiceWatcher, WatcherKit, shortened
 
 SOURCE = "github"
 PER_PAGE = 50
@@ -40,7 +40,7 @@ Payload = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Look:
+class GitHubLook:
     """What one look has found."""
 
     notifications: Sequence[Notification]
@@ -56,7 +56,7 @@ class Look:
     to_mark: dict[str, str] = field(default_factory=dict)
 
 
-class GitHubWatcher(ServiceWatcher[Look]):
+class GitHubWatcher(ServiceWatcher[GitHubLook]):
     """State: `begin`, before which nothing makes events, set by the first look that succeeds, from the time of the
     first try, `began`; `etag`; `marking`, threads about to be marked as read.
 
@@ -64,7 +64,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
     such threads although they are read.
     """
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: WatcherKit) -> None:
         super().__init__(kit)
         self._login = ""
         self._details: dict[str, Payload | None] = {}
@@ -73,7 +73,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
     def is_off(self) -> str:
         return "" if github.token(self._kit.secrets) else "no GH_TOKEN in .env; `kingdom connect github` sets it up"
 
-    def fetch(self) -> Look | None:
+    def fetch(self) -> GitHubLook | None:
         self._note_first_try()
         marking = self._kit.state.get("marking") or {}
         query = {"per_page": str(PER_PAGE)}
@@ -89,9 +89,9 @@ class GitHubWatcher(ServiceWatcher[Look]):
         self._begin_at(answer.at)
         notifications = [thread for thread in every if _is_open(thread, marking)]
         details = {id_of(thread): self._details_of(thread) for thread in notifications if self._is_candidate(thread)}
-        return Look(notifications, answer.headers.get("etag", ""), answer.at, details, is_second=bool(marking))
+        return GitHubLook(notifications, answer.headers.get("etag", ""), answer.at, details, is_second=bool(marking))
 
-    def parse(self, found: Look) -> list[Event]:
+    def parse(self, found: GitHubLook) -> list[Event]:
         begin = str(self._kit.state.get("begin"))
         in_scope = [thread for thread in found.notifications if self._is_in_scope(thread)]
         new = [thread for thread in in_scope if self._is_new(thread, begin, found)]
@@ -104,7 +104,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
             self._kit.state.remove("etag")
         return events
 
-    def after_emit(self, found: Look, is_whole: bool) -> bool:
+    def after_emit(self, found: GitHubLook, is_whole: bool) -> bool:
         """Mark as read what is safe with us. Only a look without anything new leaves its mark: lists shift."""
         for thread in found.notifications:
             if thread["id"] in found.to_mark and self._kit.is_known(id_of(thread)):
@@ -122,7 +122,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
             self._web = github.connect(self._kit.places, self._kit.secrets)
         return self._web
 
-    def _every(self, answer: Answer) -> list[Notification]:
+    def _every(self, answer: HttpAnswer) -> list[Notification]:
         """Return what stands on this page and all that follow, once each. Between two pages the list may shift."""
         found: dict[str, Notification] = {}
         for _ in range(MOST_PAGES):
@@ -154,7 +154,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
         name = str(thread["repository"]["full_name"]).lower()
         return thread["reason"] in reasons and any(fnmatchcase(name, str(repo).lower()) for repo in repos)
 
-    def _is_new(self, thread: Notification, begin: str, found: Look) -> bool:
+    def _is_new(self, thread: Notification, begin: str, found: GitHubLook) -> bool:
         return str(thread["updated_at"]) >= begin and found.details.get(id_of(thread), {}) is not None
 
     def _is_candidate(self, thread: Notification) -> bool:
@@ -258,7 +258,7 @@ class GitHubWatcher(ServiceWatcher[Look]):
         answer = self._answer_at(address)
         return answer.body if answer else None
 
-    def _answer_at(self, address: str) -> Answer | None:
+    def _answer_at(self, address: str) -> HttpAnswer | None:
         """Return what lies at an address of GitHub's; None when it is gone, or not for us."""
         try:
             return self._open().get(address)

@@ -17,7 +17,7 @@ from kingdom.court.connections import jira
 from kingdom.court.connections.base import MISSHAPEN, ServiceDown, is_set_up
 from kingdom.court.connections.web import Web
 from kingdom.court.sentinel.watchers.adf import plain
-from kingdom.court.sentinel.watchers.base import LONGEST_HEADLINE, Kit, ServiceWatcher, shortened
+from kingdom.court.sentinel.watchers.base import LONGEST_HEADLINE, ServiceWatcher, WatcherKit, shortened
 
 SOURCE = "jira"
 FIELDS = ("summary", "status", "priority", "labels", "updated", "comment", "description")
@@ -38,7 +38,7 @@ Known = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Look:
+class JiraLook:
     """What one look has found."""
 
     tickets: Sequence[Ticket]
@@ -48,12 +48,12 @@ class Look:
     me: str
 
 
-class JiraWatcher(ServiceWatcher[Look]):
+class JiraWatcher(ServiceWatcher[JiraLook]):
     """State: `last_check`, in UTC; `known_issues`, what each ticket was like when it was last looked at; `making`,
     what they will be like once the events that are about to be made are there.
     """
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: WatcherKit) -> None:
         super().__init__(kit)
         self._me = ""
         self._site = ""
@@ -61,12 +61,12 @@ class JiraWatcher(ServiceWatcher[Look]):
         self._misshapen: set[str] = set()
 
     def is_off(self) -> str:
-        if is_set_up(jira.Jira(), self._kit.secrets):
+        if is_set_up(jira.JiraService(), self._kit.secrets):
             return ""
         missing = [need.name for need in jira.NEEDS if not need.value(self._kit.secrets)]
         return f"no {', '.join(missing)} in .env; `kingdom connect jira` sets it up"
 
-    def fetch(self) -> Look | None:
+    def fetch(self) -> JiraLook | None:
         self._note_first_try()
         if not self._me:
             self._site = jira.site(self._open(), self._kit.secrets)
@@ -76,9 +76,9 @@ class JiraWatcher(ServiceWatcher[Look]):
         if self._kit.state.get("last_check") and self._minutes(at) > minutes:
             # Our clock has been set back: by Jira's own the window was too short.
             tickets, _ = self._search(self._minutes(at))
-        return Look([self._whole(ticket) for ticket in tickets], at, self._me)
+        return JiraLook([self._whole(ticket) for ticket in tickets], at, self._me)
 
-    def parse(self, found: Look) -> list[Event]:
+    def parse(self, found: JiraLook) -> list[Event]:
         known = self._known()
         self._next, events = {}, []
         for ticket in found.tickets:
@@ -94,7 +94,7 @@ class JiraWatcher(ServiceWatcher[Look]):
             self._kit.state.set("making", making)
         return events
 
-    def after_emit(self, found: Look, is_whole: bool) -> bool:
+    def after_emit(self, found: JiraLook, is_whole: bool) -> bool:
         """Remember what the tickets are like, but those whose events are held back."""
         known = dict(self._known())
         for key, (id, then) in self._next.items():

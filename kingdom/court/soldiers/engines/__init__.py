@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from kingdom.court.soldiers.engines.base import Engine
 
 ENGINES = {
-    "command": "kingdom.court.soldiers.engines.command:Command",
-    "claude": "kingdom.court.soldiers.engines.claude:Claude",
-    "codex": "kingdom.court.soldiers.engines.codex:Codex",
+    "command": "kingdom.court.soldiers.engines.command:CommandEngine",
+    "claude": "kingdom.court.soldiers.engines.claude:ClaudeEngine",
+    "codex": "kingdom.court.soldiers.engines.codex:CodexEngine",
     "opencode": "kingdom.court.soldiers.engines.opencode:Opencode",
 }
 

@@ -42,7 +42,7 @@ MOST_DENIALS = 20
 TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-class Claude(Engine):
+class ClaudeEngine(Engine):
     variables = (*KEYS, "ANTHROPIC_BASE_URL", *programs.PROXIES)
     kept = (".claude/projects",)
 

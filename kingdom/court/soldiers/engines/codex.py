@@ -55,7 +55,7 @@ _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _AT = re.compile(r"try again at (?:(?P<day>[A-Z][a-z]{2} \d{1,2})[a-z]{2}, (?P<year>\d{4}) )?(?P<time>\d+:\d+ [AP]M)")
 
 
-class Codex(Engine):
+class CodexEngine(Engine):
     variables = (*KEYS, *programs.PROXIES)
     kept = (".codex/sessions",)
 

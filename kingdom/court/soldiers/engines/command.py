@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kingdom.court.soldiers.engines.base import Surroundings
 
 
-class Command(Engine):
+class CommandEngine(Engine):
     is_model = False
 
     def program(self, services: Surroundings, manifest: Manifest) -> str:
