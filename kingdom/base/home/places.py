@@ -59,10 +59,10 @@ def as_filename(text: str) -> str:
 
 
 def _paths_in(file: Path) -> list[Path]:
-    """Return the paths in a list, one in each line; none when there is no such file."""
+    """Return the paths in a list, one in each line; none when there is no such file, or another user owns it."""
     try:
         return [Path(os.fsdecode(line)) for line in file.read_bytes().splitlines() if line]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
 
 

@@ -96,8 +96,7 @@ def _data_of(other: Places) -> Iterator[Path]:
     yield from (other.state, other.queue, other.workspaces, other.logs, other.memory)
     with suppress(OSError):  # another user's may not be listed
         yield from other.copies_of_env()
-    with suppress(OSError):
-        yield from filter(os.path.lexists, other.known_backups())
+    yield from filter(os.path.lexists, other.known_backups())
 
 
 def _is_needed(path: Path, home: Path) -> bool:
