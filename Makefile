@@ -94,12 +94,13 @@ test-roots: ## README's commands on other distributions; needs root [ROOTS="book
 	@exec $(PY) -m tests.roots $(ROOTS)
 
 faults: export KINGDOM_CAMPAIGN = 1
-faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defect] [MUTANTS=random ROOM=court/king]
+faults: ## the long fault campaigns [MUTANTS=1: every check must catch its defect; ONLY=slack] [MUTANTS=random COUNT=20 SEED=1 ROOM=court/king]
 	@bin/setup dev
-	@if [ "$$MUTANTS" = random ]; then exec env -u KINGDOM_CAMPAIGN -u MUTANTS $(PY) -m tests.faults.random_mutants; \
-	elif [ -d tests/faults ]; then \
-		$(PY) -m pytest -o faulthandler_timeout=0 tests/faults $(LONG) && if [ "$$(id -u)" = 0 ]; then $(MAKE) faults-as-user; fi; \
-	else echo 'no fault checks yet: nothing to test'; fi
+	@case "$$MUTANTS" in \
+	1) exec env -u KINGDOM_CAMPAIGN $(PY) -m tests.faults.mutants ;; \
+	random) exec env -u KINGDOM_CAMPAIGN $(PY) -m tests.faults.drawn ;; \
+	*) $(PY) -m pytest -o faulthandler_timeout=0 tests/faults $(LONG) && if [ "$$(id -u)" = 0 ]; then $(MAKE) faults-as-user; fi ;; \
+	esac
 
 faults-as-user: export KINGDOM_CAMPAIGN = 1
 faults-as-user: ## the checks of the sandbox as a user without root and control groups [CHECKS=tests/faults/sandbox]; needs root

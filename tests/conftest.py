@@ -1,4 +1,3 @@
-import re
 import shutil
 import signal
 import tempfile
@@ -12,8 +11,6 @@ from tests import shares
 
 # Of a run in the background the shell has switched INT off, for whatever the tests start as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-SHOWN_A_DEFECT = re.compile(r"::test_\w*(defect|hole)")
 
 
 @pytest.fixture
@@ -62,7 +59,3 @@ def _tell_figures(terminalreporter: pytest.TerminalReporter) -> None:
         for key, value in report.user_properties:
             if key == "figure":
                 terminalreporter.write_line(str(value))
-    shown = [report for report in calls if SHOWN_A_DEFECT.search(report.nodeid) and not report.skipped]
-    if shown:
-        caught = sum(report.passed for report in shown)
-        terminalreporter.write_line(f"mutants caught: {caught} of {len(shown)}")

@@ -5,43 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.disk.codec import to_json
 from kingdom.base.home.places import Places
-from tests.fixtures import WITHOUT_HALL
+from tests import fixtures
+from tests.fixtures import MORNING as NOW
 
 GENERAL = "gen-pr"
-NOW = "2026-02-07T10:00:00Z"
+REVIEW = {"repo": "acme/shop", "payload": {"subject_title": "Make it faster"}}
 
 
 def make(home: Path, *, config: dict[str, dict[str, Any]] | None = None) -> Places:
     """Make the folders of a home with one general and max_soldiers of twenty."""
-    places = Places(home)
     home.chmod(0o700)
-    for folder in places.folders():
-        make_folder(folder)
-    files = {"king": {"concurrency": {"max_soldiers": 20}}, **(config or {})}
-    files["system"] = {**WITHOUT_HALL, **files.get("system", {})}
+    files = {"king": {"concurrency": {"max_soldiers": 20}}, "system": {}, **(config or {})}
     files["general"] = {"trusted": [GENERAL], **files.get("general", {})}  # its tasks run on every machine
-    for name, content in files.items():
-        (places.config / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    places = fixtures.founded(home, **files)
     install(home, GENERAL)
     return places
 
 
 def install(home: Path, name: str, **fields: Any) -> None:
-    manifest = {
-        "name": name,
-        "description": "looks at pull requests",
-        "timeout_seconds": 60,
-        "subscribes": ["github.pr.*"],
-        **fields,
-    }
-    draft = Places(home).manifest(name).with_suffix(".new")
-    draft.write_text(yaml.safe_dump(manifest))
-    draft.replace(draft.with_suffix(".yaml"))  # in one step: a king at work may look at any moment
+    fixtures.install(home, name, **{"description": "looks at pull requests", "subscribes": ["github.pr.*"], **fields})
 
 
 def write(path: Path, thing: dict[str, Any]) -> None:
@@ -56,38 +41,15 @@ def put(home: Path, kind: str, state: str, *things: dict[str, Any]) -> None:
 
 
 def event(name: str, type: str = "github.pr.review_requested", **fields: Any) -> dict[str, Any]:
-    return {
-        "id": name,
-        "type": type,
-        "source": type.partition(".")[0],
-        "repo": "acme/shop",
-        "payload": {"subject_title": "Make it faster"},
-        "created_at": NOW,
-        **fields,
-    }
+    return fixtures.event(name, type, **{**REVIEW, **fields})
 
 
 def task(name: str, event_id: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": name,
-        "event_id": event_id,
-        "target_general": GENERAL,
-        "type": "github.pr.review_requested",
-        "payload": {"subject_title": "Make it faster"},
-        "created_at": NOW,
-        "retry_count": 0,
-        **fields,
-    }
+    return fixtures.task(name, event_id=event_id, **{**REVIEW, "retry_count": 0, **fields})
 
 
 def message(name: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": name,
-        "type": "notification",
-        "content": "[complete] all is well",
-        "created_at": NOW,
-        **fields,
-    }
+    return fixtures.message(name, **{"content": "[complete] all is well", **fields})
 
 
 def order(name: str, **fields: Any) -> dict[str, Any]:

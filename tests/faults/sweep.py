@@ -135,20 +135,13 @@ def sweep(
     step: Step,
     fault: str = KILL,
     *,
-    tree: Path | None = None,
     budget: int | None = None,
-    stop_at: int | None = None,
-    near: str = "",
     calls: Sequence[str] = CHANGING,
 ) -> Report:
-    """Every point of the step in a campaign, else at most `budget` of them, evenly spread.
-
-    To show that a defect is caught: with `stop_at` it ends once so many points were bad, and with `near`, a
-    pattern, it tries only calls that match.
-    """
+    """Try every point of the step in a campaign, otherwise at most `budget` of them, evenly spread."""
     began = time.monotonic()
     report = Report(step.name, fault)
-    stands = [Stand(step, tree or trees.program(), calls) for _ in range(trees.WORKERS)]
+    stands = [Stand(step, calls) for _ in range(trees.WORKERS)]
     try:
         with ThreadPoolExecutor(len(stands)) as pool:
             report.wobbles = [
@@ -156,7 +149,7 @@ def sweep(
             ]
         first, *_ = stands
         most = max(len(stand.points) for stand in stands)
-        places = [at for at in range(most) if re.search(near, first.call_at(at))]
+        places = [at for at in range(most) if re.search(trees.NEAR, first.call_at(at))]
         # How often it beats depends on how busy the machine is: a sample that is to be reached leaves that out.
         sure = [at for at in places if "heartbeat" not in first.call_at(at)]
         chosen = spread(sure, budget) if budget and not trees.CAMPAIGN else places[trees.PART - 1 :: trees.PARTS]
@@ -165,7 +158,7 @@ def sweep(
         for place in chosen:
             waiting.put(place)
         with ThreadPoolExecutor(len(stands)) as pool:
-            list(pool.map(lambda stand: _work(stand, fault, waiting, report, stop_at), stands))
+            list(pool.map(lambda stand: _work(stand, fault, waiting, report), stands))
     finally:
         for stand in stands:
             stand.close()
@@ -173,16 +166,9 @@ def sweep(
     return report
 
 
-def power_cuts(
-    step: Step,
-    *,
-    tree: Path | None = None,
-    budget: int | None = None,
-    stop_at: int | None = None,
-    outcomes: Sequence[str] = powerloss.OUTCOMES,
-) -> powerloss.Report:
+def power_cuts(step: Step, *, budget: int | None = None) -> powerloss.Report:
     """The step under power cuts, with the same oracles: after each, the step is started again and checked."""
-    program = tree or trees.program()
+    program = trees.program()
     home = trees.new_folder() / "home"
     home.mkdir(mode=0o700)
     step.prepare(home)
@@ -197,7 +183,7 @@ def power_cuts(
         end_strays(home)
         return wrong
 
-    report = powerloss.replay(step.name, recorded, judge, budget=budget, stop_at=stop_at, outcomes=outcomes)
+    report = powerloss.replay(step.name, recorded, judge, budget=budget)
     remove_home(home.parent)
     return report
 
@@ -214,9 +200,9 @@ def spread(places: Sequence[int], budget: int) -> Sequence[int]:
 class Stand:
     """One folder to run the step in repeatedly: always the same path, freshly filled."""
 
-    def __init__(self, step: Step, tree: Path, calls: Sequence[str] = CHANGING) -> None:
+    def __init__(self, step: Step, calls: Sequence[str] = CHANGING) -> None:
         self.step = step
-        self.tree = tree
+        self.tree = trees.program()
         self.calls = calls
         self.points: list[Point] = []
         self.folder = trees.new_folder()
@@ -237,10 +223,11 @@ class Stand:
         remove_home(self.folder)
 
     def learn(self, fault: str) -> list[str]:
-        """Find the points in two runs, and return how the runs differ."""
-        self.points, again = self.trace(fault), self.trace(fault)
-        pairs = zip_longest(self.points, again)
-        return [f"{one} and {other}" for one, other in pairs if one != other] if self.step.steady else []
+        """Find the points in one run, in a campaign in two, and return how the runs differ."""
+        self.points = self.trace(fault)
+        if not (trees.CAMPAIGN and self.step.steady):
+            return []
+        return [f"{one} and {other}" for one, other in zip_longest(self.points, self.trace(fault)) if one != other]
 
     def call_at(self, place: int) -> str:
         return self.points[place].call if place < len(self.points) else ""
@@ -343,8 +330,8 @@ def restart_and_check(step: Step, tree: Path, home: Path) -> list[str]:
     return step.check(home)
 
 
-def _work(stand: Stand, fault: str, waiting: SimpleQueue[int], report: Report, stop_at: int | None) -> None:
-    while stop_at is None or len(report.bad) < stop_at:
+def _work(stand: Stand, fault: str, waiting: SimpleQueue[int], report: Report) -> None:
+    while not (trees.NEAR and report.bad):
         try:
             place = waiting.get_nowait()
         except Empty:

@@ -144,10 +144,6 @@ def check(story: Story, tree: Path) -> list[str]:
     return wrong
 
 
-def check_of(story: Story) -> Callable[[Path], list[str]]:
-    return lambda tree: check(story, tree)
-
-
 QUICK = ("told_again_while_dispatched", "told_again_after_retention_and_a_torn_index", "another_event_under_its_id")
 
 

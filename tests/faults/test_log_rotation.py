@@ -5,13 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kingdom.base.disk.codec import read_json, read_json_or
 from kingdom.base.home.places import Places
-from tests.faults import homes, mutants, oracle, trees
-from tests.faults.changes import drop, replace
-from tests.faults.mutants import Check, Mutant
+from tests.faults import homes, oracle, trees
 from tests.faults.sweep import KILL, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 
 START = f"import sys; sys.path.append({str(trees.CHECKOUT)!r}); from pathlib import Path; "
@@ -40,51 +36,3 @@ def test_no_kill_at_any_file_call_loses_or_doubles_an_event(figure: oracle.Figur
 
 def test_no_power_cut_loses_or_doubles_an_event(figure: oracle.Figure) -> None:
     none_bad(power_cuts(CHRONICLE, budget=QUICK_STATES), figure)
-
-
-CHECKS: dict[str, Check] = {
-    "kill": lambda tree, near: sweep(CHRONICLE, KILL, tree=tree, budget=2, stop_at=1, near=near).bad,
-    "power": lambda tree, _: power_cuts(CHRONICLE, tree=tree, budget=2, stop_at=1).bad,
-}
-
-MUTANTS = [
-    Mutant(
-        "counts are saved before the cursors",
-        "kingdom.court.chamberlain.chronicle:Chronicle.read",
-        replace("count.note()", "(count.note(), self._file.save())"),
-        caught_by="kill",
-        near="chronicle|tmp",
-    ),
-    Mutant(
-        "a rotated log is not read to its end",
-        "kingdom.court.chamberlain.event_log:_is_log",
-        replace("name == A or B", "name == A"),
-        caught_by="kill",
-        near="chronicle",
-        quick=True,
-    ),
-    Mutant(
-        "a log that was counted may still be lost with the power",
-        "kingdom.court.chamberlain.event_log:_read",
-        drop("disk.sync_open"),
-        caught_by="power",
-    ),
-    Mutant(
-        "a log that was counted may lose its name with the power",
-        "kingdom.court.chamberlain.event_log:_read",
-        replace("path.parent if is_new else None", "None"),
-        caught_by="power",
-    ),
-    Mutant(
-        "a rotated log counts as a new one",
-        "kingdom.court.chamberlain.event_log:_read",
-        replace("_match(A, B, C)", "[at if file.path == A else NOT_READ for file, at in zip(B, _match(A, B, C))]"),
-        caught_by="kill",
-        near="chronicle",
-    ),
-]
-
-
-@pytest.mark.parametrize("mutant", mutants.chosen(MUTANTS), ids=lambda mutant: mutant.name)
-def test_a_seeded_defect_is_caught(mutant: Mutant) -> None:
-    assert mutants.is_caught(mutant, CHECKS[mutant.caught_by])

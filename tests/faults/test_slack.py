@@ -21,9 +21,7 @@ import pytest
 from kingdom.base.home.places import Places
 from kingdom.demo.standins.server import Answer, Request
 from kingdom.demo.standins.slack import BOT_USER, TEAM, Slack
-from tests.faults import homes, mutants, oracle, trees
-from tests.faults.changes import body, drop, replace
-from tests.faults.mutants import Check, Mutant
+from tests.faults import homes, oracle, trees
 from tests.faults.sweep import StepFails
 from tests.waiting import SOON
 
@@ -426,60 +424,6 @@ def test_a_slack_that_hangs_keeps_the_envoy_neither_from_beating_nor_from_ending
     assert stops(trees.program()) == []
 
 
-SLACK, EVENTS = "kingdom.court.envoy.channels.slack", "kingdom.court.envoy.channels.slack_events"
-ERRORS = "kingdom.court.envoy.channels.slack_errors"
-LIMITED = "RoomBusy(channel='slack', why='it asks for a pause', after=A)"
-MUTANTS = [
-    Mutant("a post is not looked for", f"{SLACK}:SlackChannel.find", body("return None"), "cut after the post"),
-    Mutant(
-        "its post carries no id", "kingdom.court.envoy.channels.slack_text:metadata_of", body("return {}"), "killed"
-    ),
-    Mutant(
-        "Slack is called without an intent", "kingdom.court.envoy.outbound:Outbound._begin", drop("create"), "killed"
-    ),
-    Mutant(
-        "what is uncertain is posted again",
-        "kingdom.court.envoy.outbound:Outbound._settle_all",
-        drop("_intents.mark_uncertain"),
-        "cut after the post",
-    ),
-    Mutant(
-        "what is late is not waited for",
-        "kingdom.court.envoy.outbound",
-        replace("A + B.settle_seconds", "A"),
-        "done late",
-    ),
-    Mutant(
-        "the library tries once more by itself",
-        SLACK,
-        replace("WebClient(A, B, logger=C, retry_handlers=[])", "WebClient(A, B, logger=C)"),
-        "cut after the post",
-    ),
-    Mutant("a limit is a refusal", ERRORS, replace(LIMITED, "ChannelRefused(channel='slack', why=A)"), "429 storm"),
-    Mutant("other teams are heard", EVENTS, replace("A.get('team_id') not in self._teams", "False"), "forged"),
-    Mutant("everybody is heard", EVENTS, replace("self._people & {A, B}", "True"), "forged", quick=True),
-    Mutant("we hear ourselves", EVENTS, replace("A.get('user') in (self._me.user, None)", "False"), "echo"),
-    Mutant("bots are heard", EVENTS, replace("A.get('bot_id')", "None"), "forged"),
-    Mutant("edits are heard", EVENTS, replace("A.get('subtype')", "None"), "forged"),
-    Mutant("guests of other teams are heard", EVENTS, replace("any(A for B in C)", "False"), "forged"),
-    Mutant("any id will do", EVENTS, replace("isinstance(A, str) and B.fullmatch(A) is not None", "True"), "forged"),
-    Mutant("it is acknowledged unsaved", "kingdom.court.envoy.inbound:Inbound._take_in", drop("self._answer"), "again"),
-    Mutant(
-        "a dead line is kept",
-        "kingdom.court.envoy.channels.slack_socket",
-        replace("A - B > SILENT_SECONDS", "False"),
-        "dead and unseen",
-    ),
-    Mutant("a call may take for ever", SLACK, replace("self._web.timeout = A", "self._web.timeout = 600"), "it hangs"),
-    Mutant(
-        "a room is not left alone after a post",
-        "kingdom.court.envoy.deliveries:Deliveries._take",
-        replace("A + B.seconds_between_posts", "A"),
-        "burst",
-    ),
-]
-
-
 def echo(tree: Path) -> list[str]:
     """What is wrong after our own words came back, where everybody is heard."""
     with world(people=["*"]) as here, listening(tree, here):
@@ -493,21 +437,3 @@ def test_our_own_words_never_come_back(figure: oracle.Figure) -> None:
     wrong = echo(trees.program())
     figure(f"Slack, own words: {len(wrong)} heard")
     assert wrong == []
-
-
-UNSEEN = "tests/court/envoy/test_slack.py::test_a_dead_line_is_left_also_when_the_wall_clock_stands_still"
-CHECKS: dict[str, Check] = {
-    **{name: lambda tree, _, name=name: outage(tree, name) for name in OUTAGES},  # type: ignore[misc]
-    "killed": lambda tree, _: killed(tree, 2, "after"),
-    "again": lambda tree, _: cut(tree, "delivered again and out of order"),
-    "dead and unseen": lambda tree, _: mutants.failing(tree, UNSEEN),
-    "forged": lambda tree, _: forged(tree),
-    "echo": lambda tree, _: echo(tree),
-    "burst": lambda tree, _: burst(tree, 12, 0.1),
-}
-
-
-@pytest.mark.parametrize("name", [mutant.name for mutant in mutants.chosen(MUTANTS)])
-def test_a_seeded_defect_is_caught(name: str) -> None:
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    assert mutants.is_caught(mutant, CHECKS[mutant.caught_by]), f"{mutant.caught_by} does not see that {name}"

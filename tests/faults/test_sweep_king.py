@@ -147,7 +147,7 @@ def prepare_orders(home: Path) -> None:
     homes.put(home, "events", "dispatched", homes.event("evt-waiting", task_id=WAITING))
     unwanted = homes.event(UNWANTED_ONCE, priority="high", status="discarded", discarded_reason="nobody")
     homes.put(home, "events", "completed", unwanted)
-    homes.put(home, "events", "pending", homes.event(HELD, "jira.ticket.updated"))
+    homes.put(home, "events", "pending", homes.event(HELD))
     homes.put(
         home,
         "orders",

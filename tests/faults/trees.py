@@ -20,11 +20,13 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-CAMPAIGN = os.environ.get("KINGDOM_CAMPAIGN") == "1"
+NEAR = os.environ.get("KINGDOM_NEAR", "")
+"""Where a defect shows: a sweep strikes only at calls that match, a power cut leaves only that outcome; the first that
+is bad ends it."""
+CAMPAIGN = NEAR != "" or os.environ.get("KINGDOM_CAMPAIGN") == "1"
 in_campaigns = pytest.mark.skipif(not CAMPAIGN, reason="too long for the quick suite: in make faults")
 PART, PARTS = (int(number) for number in os.environ.get("KINGDOM_PART", "1/1").split("/"))
 """Which part of a sweep or of a replay a campaign tries: 2/10 are the 2nd, the 12th, the 22nd point and so on."""
-ALL_MUTANTS = os.environ.get("MUTANTS") == "1"
 WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 
 UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -51,6 +53,25 @@ def copy_program(source: Path, folder: Path) -> None:
         if (source / part).is_dir():
             shutil.copytree(source / part, folder / part)
     compile_program(folder)
+
+
+@contextmanager
+def program_with(file: str, old: str, new: str) -> Iterator[Path]:
+    """Give a copy of the program in which one text is another."""
+    folder = new_folder()
+    shutil.copytree(program(), folder, dirs_exist_ok=True)
+    change(folder / file, old, new)
+    yield folder
+    remove(folder)
+
+
+def change(path: Path, old: str, new: str) -> None:
+    """Put another text in place of one that is in a file once."""
+    text = path.read_text()
+    assert text.count(old) == 1, f"{text.count(old)} times in {path}: {old}"
+    path.write_text(text.replace(old, new))
+    if path.suffix == ".py":
+        compile_file(path)
 
 
 def compile_program(folder: Path) -> None:

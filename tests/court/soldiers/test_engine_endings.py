@@ -176,6 +176,12 @@ def judged(
         ("codex", turn_failed("Connection failed: error sending request"), 1, {"status": "failed"}),
         ("codex", turn_failed("Codex ran out of room in the model's context window."), 1, {"final": True}),
         ("codex", turn_failed("Your access token could not be refreshed. Please log out."), 1, {"status": "skipped"}),
+        (
+            "codex",
+            [item(DONE), turn_failed("it broke")[-1]],
+            1,
+            {"status": "failed", "error": "it broke; it said before: " + DONE},
+        ),
         *(("codex", turn_failed(told), 1, {"status": "failed", "error": told}) for told in HARMLESS),
         *(("opencode", [refused(told, 400)], 1, {"status": "failed", "error": told}) for told in HARMLESS),
         *(("claude", [fails(told)], 1, {"status": "failed", "error": told}) for told in HARMLESS),

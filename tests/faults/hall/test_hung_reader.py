@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kingdom.base.disk.codec import read_json
-from tests.faults import changes, mutants, trees
-from tests.faults.changes import body, replace
-from tests.faults.mutants import Mutant
+from tests.faults import trees
 from tests.hall.gateway.halls import running
 
-HANGS = Mutant(
-    "a reader of topics hangs", "kingdom.hall.topics.files:FilesFollower.poll", body("while True:\n    time.sleep(60)")
-)
-BEATS_ALONE = Mutant(
-    "the loop beats alone", "kingdom.hall.gateway.job:GatewayJob._serve", replace("_first_of(A, B)", "asyncio.sleep(0)")
+HANGS = (
+    "kingdom/hall/topics/files.py",
+    "return self._sleep.until_there_are(lambda: _read(self._readings, at_most), seconds)",
+    "while True:\n            time.sleep(60)",
 )
 LOOKS = 12
 
@@ -31,20 +26,5 @@ def beats(tree: Path) -> bool:
 
 
 def test_a_gateway_whose_reader_hangs_beats_no_more_and_ends_when_asked() -> None:
-    tree = mutants.plant(HANGS)
-    try:
+    with trees.program_with(*HANGS) as tree:
         assert not beats(tree)
-    finally:
-        trees.remove(tree)
-
-
-@pytest.mark.skipif(not trees.ALL_MUTANTS, reason="in make faults MUTANTS=1")
-def test_a_seeded_defect_is_caught() -> None:
-    tree = mutants.plant(HANGS)
-    try:
-        path, text = changes.changed(tree, BEATS_ALONE.place, BEATS_ALONE.change)
-        path.write_text(text)
-        trees.compile_file(path)
-        assert beats(tree)
-    finally:
-        trees.remove(tree)

@@ -17,8 +17,6 @@ from kingdom.base.disk.codec import read_json
 from kingdom.base.errors import BadFile
 from kingdom.mq.mailbox_folders import check_client_id
 from tests.faults import oracle, trees
-from tests.faults.changes import body, replace
-from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.named_paths import EVIL
 from tests.faults.test_bad_files import BAD_NAMES, Maker, allowed_kinds, damaged
 
@@ -229,31 +227,3 @@ def test_what_is_no_request_is_parked_and_later_ones_are_served(what: str, figur
     counts = {"bad requests": len(kinds()) + len(BAD_NAMES), "fuzzed requests": FUZZED, "evil names": 7 * len(EVIL)}
     figure(f"mailbox, {what}: {counts[what]} files, {len(wrong)} wrong ({time.monotonic() - began:.1f} s)")
     assert not wrong, "\n".join(wrong[:20])
-
-
-MUTANTS = [
-    Mutant(
-        "requests are read by a trusting reader",
-        "kingdom.mq.mailbox",
-        replace("_as_our_clients_write(A) or parse_json(A)", "orjson.loads(A)"),
-        caught_by="bad requests",
-        quick=True,
-    ),
-    Mutant(
-        "a bad request is removed without a word",
-        "kingdom.mq.mailbox",
-        replace("self._dead.bury(folder / A, B, C)", "os.unlink(folder / A)"),
-        caught_by="bad requests",
-    ),
-    Mutant(
-        "client names are not checked",
-        "kingdom.mq.mailbox.requests:_name",
-        body("return value.get(key) if isinstance(value.get(key), str) else None"),
-        caught_by="evil names",
-    ),
-]
-
-
-@pytest.mark.parametrize("mutant", chosen(MUTANTS), ids=lambda mutant: mutant.name)
-def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
-    assert is_caught(mutant, lambda tree, _: CHECKS[mutant.caught_by](tree))

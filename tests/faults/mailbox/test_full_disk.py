@@ -18,8 +18,6 @@ from kingdom.base.errors import NotRunning, TookTooLong
 from kingdom.base.home.places import Places
 from kingdom.mq.client import MANAGER_LOCK, Client, Refused
 from tests.faults import trees
-from tests.faults.changes import drop, replace
-from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.oracle import Figure
 from tests.faults.test_full_disk import fill, may_mount, state
 from tests.waiting import SOON
@@ -193,57 +191,3 @@ def test_a_full_disk_passes(what: str, figure: Figure) -> None:
     wrong = check(trees.program(), backend)
     figure(f"{what}: {len(wrong)} wrong")
     assert not wrong, "\n".join(wrong)
-
-
-MUTANTS = [
-    Mutant(
-        "a full store ends the manager",
-        "kingdom.mq.mailbox",
-        replace("self._refuse_as_undecided(group, A)", "raise SystemExit(1)"),
-        caught_by="full store, sqlite",
-    ),
-    Mutant(
-        "a request ends though its answer found no room",
-        "kingdom.mq.mailbox",
-        replace("self._unanswered[A.filename] = B", "self._responses.remove_request(B.folder, A.filename)"),
-        caught_by="full mailbox, filesystem",
-    ),
-    Mutant(
-        "what found no room in an answer stays leased",
-        "kingdom.mq.mailbox",
-        replace("self._give_back(A, B)", "False"),
-        caught_by="full hands, filesystem",
-    ),
-    Mutant(
-        "what is given back has been tried once more",
-        "kingdom.mq.failures:Failures.give_back",
-        replace("A.attempt - 1", "A.attempt"),
-        caught_by="full hands, filesystem",
-    ),
-    Mutant(
-        "a store in trouble is not shown",
-        "kingdom.mq.mailbox.commands",
-        replace("context.engine.store.trouble", "''"),
-        caught_by="full store, sqlite",
-    ),
-    Mutant(
-        "no room is given away when the disk is full",
-        "kingdom.mq.stores.reserve:Reserve.spend",
-        drop("unlink"),
-        caught_by="full store, sqlite",
-    ),
-    Mutant(
-        "a full store takes no message ever again",
-        "kingdom.mq.stores.reserve:Reserve.restored",
-        replace("self.spent = False", "pass"),
-        caught_by="full store, sqlite",
-    ),
-]
-
-
-@pytest.mark.parametrize("mutant", chosen(MUTANTS), ids=lambda mutant: mutant.name)
-def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
-    if not may_mount():
-        pytest.skip("only root can mount a small disk")
-    check, backend = CHECKS[mutant.caught_by]
-    assert is_caught(mutant, lambda tree, _: check(tree, backend))

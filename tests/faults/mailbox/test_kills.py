@@ -20,9 +20,7 @@ import pytest
 from kingdom.base.errors import KingdomError
 from kingdom.mq.client import Client
 from tests.faults import trees
-from tests.faults.changes import after, replace, swap
 from tests.faults.mailbox import actors, history
-from tests.faults.mutants import Mutant, is_caught
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import ROLE_FAULTS
 from tests.waiting import SOON
@@ -154,44 +152,6 @@ def test_a_killed_manager_loses_and_doubles_nothing(backend: str, figure: Figure
     )
     assert not judgement.wrong, "\n".join(judgement.wrong[:20])
     assert counts["acked"] > 5
-
-
-MUTANTS = [
-    Mutant(
-        "a publish is not remembered by its request",
-        "kingdom.mq.calls",
-        replace("A.publish(B, C, call.request_id, D)", 'A.publish(B, C, "", D)'),
-        caught_by="kills",
-    ),
-    Mutant(
-        "answers go out before the commit",
-        "kingdom.mq.mailbox",
-        after("self._long_polls.serve(A)", "self._send_answers(A)\nA.clear()\ntime.sleep(0.05)"),
-        caught_by="kills",
-    ),
-    Mutant(
-        "a request ends before it is answered",
-        "kingdom.mq.mailbox",
-        swap("_responses.write", "_responses.remove_request", between="time.sleep(0.02)"),
-        caught_by="kills",
-    ),
-]
-
-
-def kills_are_survived(tree: Path) -> list[str]:
-    """Until something is wrong, or for long enough that it would have been."""
-    for seed in range(8):
-        judgement, _ = run_under_kills(tree, "sqlite", 3.0, seed)
-        if judgement.wrong:
-            return judgement.wrong
-    return []
-
-
-if trees.ALL_MUTANTS:  # chance decides how long each takes
-
-    @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-    def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
-        assert is_caught(mutant, lambda tree, _: kills_are_survived(tree))
 
 
 def test_the_judge_sees_what_is_wrong() -> None:

@@ -12,8 +12,6 @@ from kingdom.base.home.places import Places
 from kingdom.mq import configuration
 from kingdom.mq.client import Client
 from tests.faults import oracle, trees
-from tests.faults.changes import after, replace
-from tests.faults.mutants import Mutant, chosen, is_caught
 from tests.faults.sweep import BROKEN, FULL, KILL, QUICK_POINTS, Step, none_bad, sweep
 
 BACKENDS = ("filesystem", "sqlite", "hybrid")
@@ -139,37 +137,6 @@ EVERYTHING = [(backend, fault) for fault in (KILL, FULL, BROKEN) for backend in 
 def test_killed_anywhere_it_does_what_was_asked_once(backend: str, fault: str, figure: oracle.Figure) -> None:
     report = none_bad(sweep(step(backend, fault), fault, budget=QUICK_POINTS), figure)
     assert report.tried >= QUICK_POINTS
-
-
-MUTANTS = [
-    Mutant(
-        "a request ends before the commit",
-        "kingdom.mq.mailbox",
-        after("self._long_polls.serve(A)", "for deed in A:\n    os.unlink(deed.path)"),
-        caught_by="kill",
-        near="unlink.*requests",
-    ),
-    Mutant(
-        "calls in one file have no ids of their own",
-        "kingdom.mq.mailbox.commands",
-        replace("Call(A, B.client, str(C), B.again, D, E)", "Call(A, B.client, '', B.again, D, E)"),
-        caught_by="kill",
-        near="rename.*responses",
-    ),
-    Mutant(
-        "answers are written in place",
-        "kingdom.mq.mailbox.responses",
-        replace(
-            "self._files.put(A, answer)", "(open(A, 'wb', 0).write(answer[:20]), open(A, 'ab', 0).write(answer[20:]))"
-        ),
-        caught_by="kill",
-    ),
-]
-
-
-@pytest.mark.parametrize("mutant", chosen(MUTANTS), ids=lambda mutant: mutant.name)
-def test_the_check_sees_a_seeded_defect(mutant: Mutant) -> None:
-    assert is_caught(mutant, lambda tree, near: sweep(step("sqlite"), KILL, tree=tree, near=near, stop_at=1).bad)
 
 
 def test_the_sweep_asks_as_a_client_would(home: Path) -> None:

@@ -44,9 +44,9 @@ def step(backend: str, *operations: str, durability: str = "process") -> Step:
     )
 
 
-def points_by_operation(story: Step, tree: Path) -> Counter[str]:
+def points_by_operation(story: Step) -> Counter[str]:
     """How many calls each operation makes that a kill can strike; the ledger's line ends it."""
-    stand = Stand(story, tree)
+    stand = Stand(story)
     counts: Counter[str] = Counter()
     names = iter(["starting", "opening", *WHOLE_STORY, "closing"])
     now = next(names)
@@ -69,7 +69,7 @@ def test_a_fault_at_any_call_loses_and_doubles_nothing(backend: str, fault: str,
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_operation_has_its_points(backend: str, figure: Figure) -> None:
-    counts = points_by_operation(step(backend), trees.program())
+    counts = points_by_operation(step(backend))
     figure(f"points of mq {backend}: {', '.join(f'{name} {count}' for name, count in counts.items())}")
     assert set(counts) >= set(WHOLE_STORY)
 

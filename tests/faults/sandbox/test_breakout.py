@@ -21,9 +21,7 @@ from kingdom.base.disk.codec import read_json
 from kingdom.base.records import notes
 from kingdom.base.runtime.cgroup import Cgroup
 from kingdom.court.soldier import sandbox
-from tests.faults import homes, mutants, oracle, trees
-from tests.faults.changes import replace
-from tests.faults.mutants import Mutant
+from tests.faults import homes, oracle, trees
 from tests.faults.sandbox import attempts, rigs
 from tests.faults.sandbox.attempts import DOTFILES, FLEES, NUISANCES
 from tests.faults.sandbox.rigs import GENERAL, LATER, OTHER, SECRET, Rig
@@ -400,11 +398,6 @@ def late_roles(slowest: Mapping[str, float]) -> list[str]:
     return [f"{name} is late: {gap:.1f} s" for name, gap in slowest.items() if gap > 2 * TURN_SECONDS]
 
 
-def check_disturbance(rig: Rig) -> list[str]:
-    _, slowest, wrong = disturb(rig)
-    return wrong + late_roles(slowest)
-
-
 def disturb(rig: Rig) -> tuple[int, dict[str, float], list[str]]:
     """Return how many events were served meanwhile, each role's longest time without a heartbeat, and what is wrong.
 
@@ -648,22 +641,13 @@ ENDINGS = {"killed": by_its_death, "cancelled": by_a_cancel, "down --soldiers": 
 def tree(request: pytest.FixtureRequest) -> Iterator[Path]:
     """The program as it is, and as it is on a machine that lets nobody make control groups."""
     if request.param == "without":
-        with planted(NO_CGROUPS) as tree:
+        with trees.program_with(*NO_CGROUPS) as tree:
             yield tree
     else:
         yield trees.program()
 
 
-NO_CGROUPS = Mutant("no control groups here", "kingdom.base.runtime.cgroup", replace('"/sys/fs/cgroup"', '"/nowhere"'))
-
-
-@contextmanager
-def planted(mutant: Mutant) -> Iterator[Path]:
-    tree = mutants.plant(mutant)
-    try:
-        yield tree
-    finally:
-        trees.remove(tree)
+NO_CGROUPS = ("kingdom/base/runtime/cgroup.py", '"/sys/fs/cgroup"', '"/nowhere"')
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -679,7 +663,7 @@ def test_nothing_is_left_whoever_ends_the_soldier(ending: str, home: Path, tree:
 @pytest.mark.parametrize("ending", ["cancelled", "down --soldiers"])
 def test_nothing_is_left_of_a_soldier_without_a_sandbox(ending: str, home: Path) -> None:
     """Neither control groups nor mounts: what its serving part has under it is ended before that part."""
-    with planted(NO_CGROUPS) as tree:
+    with trees.program_with(*NO_CGROUPS) as tree:
         wrong = check_orphan(rigs.build(home, tree), ENDINGS[ending], sandbox="off")
     assert not wrong, wrong
 

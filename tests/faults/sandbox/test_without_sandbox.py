@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kingdom.base.disk.codec import read_json, to_json
-from tests.faults import homes, mutants, trees
-from tests.faults.changes import body
-from tests.faults.mutants import Mutant
+from tests.faults import homes, trees
 from tests.faults.sandbox import rigs
 from tests.faults.sandbox.rigs import Rig
 
-NO_LANDLOCK = Mutant("a kernel without Landlock", "kingdom.court.soldier.sandbox:_landlock_version", body("return -1"))
+VERSION = "def _landlock_version() -> int:\n"
+NO_LANDLOCK = ("kingdom/court/soldier/sandbox.py", VERSION, f"{VERSION}    return -1\n")
 SAYS = "this kernel has no Landlock"
 
 ENGINE = """
@@ -26,10 +26,11 @@ with open(os.environ["KINGDOM_RESULT_PATH"], "w") as file:
 
 
 @pytest.fixture
-def rig(home: Path) -> Rig:
-    built = rigs.build(home, mutants.plant(NO_LANDLOCK))
-    built.arm(ENGINE)
-    return built
+def rig(home: Path) -> Iterator[Rig]:
+    with trees.program_with(*NO_LANDLOCK) as tree:
+        built = rigs.build(home, tree)
+        built.arm(ENGINE)
+        yield built
 
 
 def served(rig: Rig, number: int = 1, **fields: object) -> dict[str, object]:

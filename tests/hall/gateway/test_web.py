@@ -88,6 +88,10 @@ def test_an_invitation_lets_in_as_often_as_it_says(web: Hall) -> None:
     assert flow_checks.wrong_invitations(web) == []
 
 
+def test_somebody_outside_the_throne_room_sees_and_orders_nothing_of_the_kingdom(web: Hall) -> None:
+    assert flow_checks.wrong_for_members(web) == []
+
+
 def test_the_password_of_one_account_cannot_be_guessed_at_will(web: Hall) -> None:
     assert web_table.wrong_guesses(web, MOST_GUESSES) == []
     wait_until(lambda: "too many wrong passwords of the user " in web.log(), SECONDS, "the log tells of it")
