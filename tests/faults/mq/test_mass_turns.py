@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.faults import trees
 from tests.faults.oracle import Figure
 
@@ -12,12 +10,11 @@ QUICK = ("10000", "memory", "wait_and_expire")
 LONG = ("100000",)
 
 
-def turns(tree: Path, *words: str) -> dict[str, float]:
+def turns(*words: str) -> dict[str, float]:
     """Return how many ms the longest turn took, for each event on each store."""
-    path = f"{tree}:{trees.CHECKOUT}"
-    ended = trees.run(
-        tree, trees.new_folder(), ("-m", "tests.faults.mq.mass_turns", *words), timeout=3600, env={"PYTHONPATH": path}
-    )
+    program, driver = trees.program(), ("-m", "tests.faults.mq.mass_turns", *words)
+    path = {"PYTHONPATH": f"{program}:{trees.CHECKOUT}"}
+    ended = trees.run(program, trees.new_folder(), driver, timeout=3600, env=path)
     assert ended.returncode == 0, ended.stderr[-1000:]
     lines = ended.stdout.splitlines()
     return {line.partition("ms  ")[2]: float(line.split()[0]) for line in lines}
@@ -25,9 +22,9 @@ def turns(tree: Path, *words: str) -> dict[str, float]:
 
 def test_no_turn_is_long(figure: Figure) -> None:
     words = LONG if trees.CAMPAIGN else QUICK
-    found = turns(trees.program(), *words)
+    found = turns(*words)
     if max(found.values()) > LONGEST_MS:  # by a pause of the machine, or by work: work is as long again
-        again = turns(trees.program(), *words)
+        again = turns(*words)
         found = {event: min(ms, again[event]) for event, ms in found.items()}
     for event, ms in found.items():
         figure(f"{event}: {ms} ms")
