@@ -1,4 +1,4 @@
 """What the kingdom costs, each figure beside what the machine can do at best, taken in the same run.
 
-A script is one module with `run(quick) -> Figures as a dict` (see figures.py); the table stands in __main__.py.
+All rows are in table.toml. A driver is a function `(quick) -> Found` (see figures.py) that adds samples.
 """

@@ -21,7 +21,7 @@ from kingdom.demo.demo_world import BURST, World
 
 SETTLE_SECONDS, WORK_SECONDS, REST_SECONDS = 3.0, 240.0, 30.0
 THRESHOLD = 2.0
-"""After so many seconds without a heartbeat a role counts as hung."""
+"""Seconds without a heartbeat after which a role counts as hung."""
 
 
 def run(quick: bool) -> Found:
