@@ -22,6 +22,8 @@ endif
 	test-machines test-outside test-distributed test-roots faults faults-as-user test-as-user soak faults-quick bench \
 	bench-quick docs clean
 .DEFAULT_GOAL := help
+# pytest keeps the asserts that it has rewritten, also where the shell says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | awk -F'\t' '{ printf "make %-17s %s\n", $$1, $$2 }'

@@ -23,7 +23,7 @@ from kingdom.base.runtime.wake import ProcessExits
 from kingdom.court.steward.base import RoleStatus, Timeouts
 from kingdom.court.steward.diagnosis import State
 from kingdom.court.steward.roll_call import SOON as NEXT_LOOK
-from kingdom.court.steward.roll_call import Finding, RollCall, What, _beater, log_findings
+from kingdom.court.steward.roll_call import RollCall, RollCallFinding, What, _beater, log_findings
 from tests.fixtures import Clock, founded, services
 from tests.waiting import SOON, wait_until
 
@@ -107,7 +107,7 @@ def roll_call(places: Places, launcher: Launcher, clock: Clock) -> Callable[...,
     return make
 
 
-def calls(roll: RollCall, clock: Clock, seconds: float, step: float = PERIOD) -> list[Finding]:
+def calls(roll: RollCall, clock: Clock, seconds: float, step: float = PERIOD) -> list[RollCallFinding]:
     """What one call finds now, and each one of the following seconds."""
     found = list(roll.call(THRESHOLD, PERIOD))
     for _ in range(round(seconds / step)):
@@ -116,12 +116,12 @@ def calls(roll: RollCall, clock: Clock, seconds: float, step: float = PERIOD) ->
     return found
 
 
-def next_call(roll: RollCall) -> Sequence[Finding]:
+def next_call(roll: RollCall) -> Sequence[RollCallFinding]:
     """Return what the next call finds, once what a role had started is gone, too."""
     return wait_until(lambda: roll.call(THRESHOLD, PERIOD), SOON, "something to tell")
 
 
-def told(findings: Sequence[Finding]) -> list[tuple[str, What, str]]:
+def told(findings: Sequence[RollCallFinding]) -> list[tuple[str, What, str]]:
     return [(finding.role, finding.what, finding.detail) for finding in findings]
 
 
@@ -478,7 +478,7 @@ def test_after_the_end_of_a_watched_process_it_looks_again_soon_for_a_while(
 
 def test_each_finding_is_a_warning_and_some_are_events(home: Path, clock: Clock) -> None:
     given = services(home, "chamberlain", clock)
-    every = [Finding("king", what, "x", "why") for what in What]
+    every = [RollCallFinding("king", what, "x", "why") for what in What]
     log_findings(every, given.log, 30.0)
     given.log.flush()
     lines = given.places.role_log("chamberlain").read_text().splitlines()
@@ -491,7 +491,7 @@ def test_each_finding_is_a_warning_and_some_are_events(home: Path, clock: Clock)
         *["recovery.session_restarted"] * 2,
     ]
     assert [event["data"].get("threshold_seconds") for event in events] == [30.0, *[None] * 6]
-    assert str(Finding("king", What.REARMED, "x")) == "king: its quarantine is over"
+    assert str(RollCallFinding("king", What.REARMED, "x")) == "king: its quarantine is over"
 
 
 @pytest.mark.parametrize(
