@@ -12,6 +12,8 @@ from kingdom.base.runtime.wake import Waker
 LOOK_SECONDS = 0.02
 SOON = 60.0
 """The usual deadline: others share the machine, and nobody waits for it while things work."""
+LATER = 3 * SOON
+"""For what many processes do one after another."""
 
 Seen = TypeVar("Seen")
 

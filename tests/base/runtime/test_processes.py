@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -30,7 +31,9 @@ from kingdom.base.runtime.processes import (
 from tests.shell_roles import runs
 from tests.waiting import SOON, stays, wait_until
 
-MARK = Markers(frozenset({b"KINGDOM_TEST_TASK=task-1"}))
+TASK = f"task-{secrets.token_hex(4)}-1"
+"""Other runs of these tests end what carries theirs."""
+MARK = Markers(frozenset({f"KINGDOM_TEST_TASK={TASK}".encode()}))
 
 
 class Started:
@@ -39,7 +42,7 @@ class Started:
     def __init__(self) -> None:
         self.all: list[subprocess.Popen[str]] = []
 
-    def start(self, script: str, task: str = "task-1", **more: str) -> subprocess.Popen[str]:
+    def start(self, script: str, task: str = TASK, **more: str) -> subprocess.Popen[str]:
         env = {"PATH": os.environ["PATH"], "KINGDOM_TEST_TASK": task, **more}
         made = subprocess.Popen(
             ["sh", "-c", f"{script}"], env=env, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -86,8 +89,8 @@ def test_a_name_with_spaces_and_brackets_confuses_nobody(started: Started, home:
 
 def test_look_alikes_do_not_carry_the_marker(started: Started) -> None:
     ours = started.start("echo $$; exec sleep 300")
-    others = [started.start("echo $$; exec sleep 300", task) for task in ("task-10", "task-", "xtask-1")]
-    others.append(started.start("echo $$; exec sleep 300", "other", NOTE="KINGDOM_TEST_TASK=task-1"))
+    others = [started.start("echo $$; exec sleep 300", task) for task in (f"{TASK}0", TASK[:-1], f"x{TASK}")]
+    others.append(started.start("echo $$; exec sleep 300", "other", NOTE=f"KINGDOM_TEST_TASK={TASK}"))
     for process in (ours, *others):
         pids_said(process, 1)
     wait_until(lambda: [pid for pid, _ in carriers(MARK)] == [ours.pid], SOON, "the markers of this one alone")

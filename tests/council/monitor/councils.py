@@ -12,7 +12,7 @@ from kingdom.council import mime
 from kingdom.council.monitor.job import CouncilJob
 from kingdom.council.monitor.messages import Message, read_message
 from tests.fixtures import Clock, services
-from tests.waiting import SOON, wait_until
+from tests.waiting import LATER, SOON, wait_until
 
 Seen = TypeVar("Seen")
 
@@ -69,7 +69,7 @@ class Council:
             self.turn()
             return seen()
 
-        return wait_until(turned, SOON, what)
+        return wait_until(turned, LATER, what)
 
     def settle(self) -> None:
         """Turn until nobody is at work and nothing more may be told."""
@@ -78,7 +78,7 @@ class Council:
             turn = self.job.turn(None)
             return not (turn.busy or turn.worked)
 
-        wait_until(is_settled, SOON, "the council has settled")
+        wait_until(is_settled, LATER, "the council has settled")
         self.services.log.flush()
 
     def fail(self, times: int) -> None:

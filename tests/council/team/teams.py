@@ -12,10 +12,8 @@ from kingdom.base.disk.codec import read_json
 from kingdom.court.general.job import GeneralJob
 from tests.council.monitor.councils import Council, council_of
 from tests.fixtures import Clock, all_of, founded, install, put, services, task
-from tests.waiting import SOON, wait_until
+from tests.waiting import LATER, wait_until
 
-A_GOAL = 3 * SOON
-"""A goal takes some fifty turns."""
 TASK = "task-20260207-001"
 GENERAL = "gen-council"
 FILES = {
@@ -74,7 +72,7 @@ class Team:
             self.council.turn()
             return seen()
 
-        return wait_until(turned, A_GOAL, what, (self.places.council, self.places.results))
+        return wait_until(turned, LATER, what, (self.places.council, self.places.results))
 
     def result(self, name: str = TASK) -> dict[str, Any]:
         found: dict[str, Any] = self.until(lambda: _json_or_none(self.places.result(name)), f"the result of {name}")

@@ -555,7 +555,7 @@ for _ in range(3000):
     os.mkdir("d"); os.chdir("d")
 """,
     "a tree that its owner may not enter": """
-os.makedirs("shut/in/there"); os.chmod("shut/in", 0)
+os.makedirs("shut/in/there"); open("shut/in/file", "x").close(); os.chmod("shut/in", 0)
 """,
     "links to what is not its own": """
 os.symlink(HOME, "home"); os.symlink("/", "root"); os.symlink(at("queue"), "queue")
@@ -574,21 +574,31 @@ os.mkdir(f"{ROOM}/x")
 
 @pytest.fixture
 def deep(home: Path) -> Iterator[Path]:
-    """Python's own way to remove a tree is too shallow for some of these."""
     yield home
-    subprocess.run(["rm", "-rf", "--", home], check=True)
+    remove(home)
+
+
+def remove(tree: Path) -> None:
+    """Python's own way is too shallow for some of these."""
+    subprocess.run(["chmod", "-R", "u+rwx", "--", tree], check=True)
+    subprocess.run(["rm", "-rf", "--", tree], check=True)
 
 
 @pytest.mark.parametrize("where", ["workspace", "room"] if trees.CAMPAIGN else ["room"])
 @needs_sandbox
-def test_whatever_they_leave_behind_is_cleared_away(where: str, deep: Path) -> None:
+def test_whatever_they_leave_behind_is_cleared_away_or_kept_as_work(where: str, deep: Path) -> None:
     rig = rigs.build(deep)
     start = "" if where == "workspace" else "os.chdir(ROOM)"
     with served(rig, (f"{start}\n{code}\ntell(done=True)\n" for code in LITTER.values())) as tasks:
-        for task, what in zip(tasks, LITTER, strict=True):
-            assert rig.result(task)["status"] == "success", (what, rig.result(task))
-            left = (rig.places.soldier_folder(task), rig.places.workspace(GENERAL, task))
+        for task, (what, code) in zip(tasks, LITTER.items(), strict=True):
+            result, workspace = rig.result(task), rig.places.workspace(GENERAL, task)
+            assert result["status"] == "success", (what, result)
+            is_work = where == "workspace" and "ROOM" not in code
+            assert result["kept"] == ([str(workspace)] if is_work else []), what
+            left = (rig.places.soldier_folder(task), *(() if is_work else (workspace,)))
             wait_until(lambda left=left: not any(map(os.path.lexists, left)), SOON, f"{what} is gone")
+            if is_work:
+                remove(workspace)
 
 
 SURVIVORS = {
