@@ -101,8 +101,6 @@ SDKS = {
     "requests": ("kingdom/court/connections/web.py",),
     "rich": ("kingdom/base/program/screen.py",),
     "slack_sdk": ("kingdom/court/envoy/channels/slack.py", "kingdom/court/envoy/channels/slack_socket.py"),
-    "engineio": ("kingdom/hall/gateway/",),
-    "socketio": ("kingdom/hall/gateway/",),
     "starlette": ("kingdom/hall/gateway/",),
     "supervisor": ("kingdom/court/steward/supervisord.py",),
     "uvicorn": ("kingdom/hall/gateway/",),

@@ -17,7 +17,7 @@ import pytest
 from kingdom.base.errors import BadConfig
 from kingdom.base.home.places import Places
 from kingdom.hall.database import DATABASES, accounts, moderation, own_rooms, retention, search
-from kingdom.hall.database.base import Database, Refused, Transaction, Unavailable, migrations, statements
+from kingdom.hall.database.base import Database, DatabaseRefused, Transaction, Unavailable, migrations, statements
 from kingdom.hall.database.ids import iso, new_uuid, next_ulid
 from kingdom.hall.database.opening import ADDRESS, open_database
 from kingdom.hall.database.persist import Arrival, persist
@@ -110,7 +110,7 @@ def test_an_unknown_user_or_room_is_refused_and_nothing_of_the_transaction_stays
         db.one("add_member", room_id=room, user_id=user, joined_at=NOW)
         db.one("add_member", room_id=room, user_id=new_uuid(), joined_at=NOW)
 
-    with pytest.raises(Refused):
+    with pytest.raises(DatabaseRefused):
         database.run(work)
     assert database.read(lambda db: db.one("room", id=room)) is None
 
@@ -274,7 +274,7 @@ def test_tables_that_another_service_made_are_used_as_they_are(url: str, home: P
     if not url.startswith("sqlite"):
         stranger = {**event, "senderId": new_uuid(), "clientMsgId": new_uuid()}
         unknown = Arrival(MessageCreated.from_json(json.dumps(stranger).encode()), "chat.messages.v1", "0:2")
-        with pytest.raises(Refused, match="foreign key"):
+        with pytest.raises(DatabaseRefused, match="foreign key"):
             database.run(lambda db: persist(db, [unknown], 1_795_000_000.1234))
     database.migrate()
     database.close()
@@ -588,7 +588,7 @@ def test_a_message_without_user_or_room_is_refused_with_its_whole_batch(what: st
     user = add_user(database)
     room = add_room(database, user)
     bad = arrival(new_uuid() if what == "room" else room, new_uuid() if what == "sender" else user, "0:2")
-    with pytest.raises(Refused):
+    with pytest.raises(DatabaseRefused):
         database.run(lambda db: persist(db, [arrival(room, user, "0:1"), bad], 1000.0))
     assert database.read(lambda db: db.all("messages_after", room_id=room, after="", most=9)) == []
 

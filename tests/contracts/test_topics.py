@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kingdom.hall.topics import TOPICS
-from kingdom.hall.topics.base import Outcome, PositionGone
+from kingdom.hall.topics.base import PositionGone, PublishOutcome
 from tests.contracts.topics import ROOM, TopicsContract, World, published, taken, values
 from tests.waiting import SOON, wait_until
 
@@ -119,12 +119,12 @@ def test_a_full_disk_refuses_and_what_was_refused_is_nowhere(files: World) -> No
     folder = files.home / "topics" / "chat.v1"
     folder.rename(folder.with_name("away"))
     folder.touch()
-    assert published(producer, "chat.v1", [b'{"n":2}']) == [Outcome.REFUSED]
+    assert published(producer, "chat.v1", [b'{"n":2}']) == [PublishOutcome.REFUSED]
     with pytest.raises(Exception, match="cannot be reached"):
         topics.check()
     folder.unlink()
     folder.with_name("away").rename(folder)
-    assert published(producer, "chat.v1", [b'{"n":3}']) == [Outcome.STORED]
+    assert published(producer, "chat.v1", [b'{"n":3}']) == [PublishOutcome.STORED]
     topics.check()
     assert values(taken(topics.group("readers", "chat.v1"), 2)) == [b'{"n":1}', b'{"n":3}']
 
@@ -150,7 +150,7 @@ def test_no_name_is_chosen_while_files_are_removed(files: World) -> None:
 
 
 def test_a_topic_that_can_have_no_folder_refuses(files: World) -> None:
-    assert published(files.open().producer(), "../chat", [b'{"n":1}']) == [Outcome.REFUSED]
+    assert published(files.open().producer(), "../chat", [b'{"n":1}']) == [PublishOutcome.REFUSED]
 
 
 def test_blank_lines_that_a_power_cut_leaves_are_no_events(files: World) -> None:

@@ -11,7 +11,16 @@ from types import MappingProxyType
 from typing import Any
 
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import LARGEST_EVENT, Follower, GroupReader, Kit, Outcome, Producer, Record, Topics
+from kingdom.hall.topics.base import (
+    LARGEST_EVENT,
+    Follower,
+    GroupReader,
+    Producer,
+    PublishOutcome,
+    TopicRecord,
+    Topics,
+    TopicsKit,
+)
 from tests.waiting import SOON, wait_until
 
 ROOM, OTHER = "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a001", "0b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a002"
@@ -48,7 +57,7 @@ class World:
             topics.close()
 
     def open(self) -> Topics:
-        kit = Kit(
+        kit = TopicsKit(
             folder=self.home / "topics",
             scratch=self.home / f"scratch-{len(self._opened)}",
             durability="process",
@@ -70,7 +79,7 @@ class TopicsContract:
     def test_an_event_that_is_stored_is_found_with_key_and_value_as_they_were(self, world: World) -> None:
         topic, topics = world.topic(), world.open()
         reader = topics.group("readers", topic)
-        assert published(topics.producer(), topic, ODD_VALUES.values()) == [Outcome.STORED] * len(ODD_VALUES)
+        assert published(topics.producer(), topic, ODD_VALUES.values()) == [PublishOutcome.STORED] * len(ODD_VALUES)
         found = taken(reader, len(ODD_VALUES))
         assert [record.value for record in found] == list(ODD_VALUES.values())
         assert {(record.topic, record.key) for record in found} == {(topic, ROOM)}
@@ -78,7 +87,7 @@ class TopicsContract:
     def test_what_is_too_large_is_refused_and_sinks_nothing_beside_it(self, world: World) -> None:
         topic, topics = world.topic(), world.open()
         outcomes = published(topics.producer(), topic, [b'{"n":1}', b"x" * (LARGEST_EVENT + 1), b'{"n":2}'])
-        assert outcomes == [Outcome.STORED, Outcome.REFUSED, Outcome.STORED]
+        assert outcomes == [PublishOutcome.STORED, PublishOutcome.REFUSED, PublishOutcome.STORED]
         assert values(taken(topics.group("readers", topic), 2)) == [b'{"n":1}', b'{"n":2}']
 
     def test_events_of_a_key_keep_the_order_of_their_publishing(self, world: World) -> None:
@@ -88,7 +97,7 @@ class TopicsContract:
         for number in range(1000):
             producer.append(topic, (ROOM, OTHER)[number % 2], b'{"n":%d}' % number, told.of(number))
         assert producer.flush(SOON)
-        assert set(told.outcomes().values()) == {Outcome.STORED}
+        assert set(told.outcomes().values()) == {PublishOutcome.STORED}
         found = taken(topics.group("readers", topic), 1000)
         for rest, key in enumerate((ROOM, OTHER)):
             assert values(r for r in found if r.key == key) == [b'{"n":%d}' % n for n in range(rest, 1000, 2)]
@@ -232,19 +241,19 @@ class Told:
     """Collect the outcomes of events."""
 
     def __init__(self) -> None:
-        self._outcomes: dict[int, list[tuple[Outcome, str]]] = {}
+        self._outcomes: dict[int, list[tuple[PublishOutcome, str]]] = {}
 
-    def of(self, number: int) -> Callable[[Outcome, str], None]:
+    def of(self, number: int) -> Callable[[PublishOutcome, str], None]:
         told = self._outcomes.setdefault(number, [])
         return lambda outcome, why: told.append((outcome, why))
 
-    def outcomes(self) -> dict[int, Outcome]:
+    def outcomes(self) -> dict[int, PublishOutcome]:
         """Return the outcome of each event; each was reported once."""
         assert {len(told) for told in self._outcomes.values()} <= {1}
         return {number: told[0][0] for number, told in self._outcomes.items()}
 
 
-def published(producer: Producer, topic: str, events: Iterable[bytes], key: str = ROOM) -> list[Outcome]:
+def published(producer: Producer, topic: str, events: Iterable[bytes], key: str = ROOM) -> list[PublishOutcome]:
     told = Told()
     for number, value in enumerate(events):
         producer.append(topic, key, value, told.of(number))
@@ -252,13 +261,13 @@ def published(producer: Producer, topic: str, events: Iterable[bytes], key: str 
     return list(told.outcomes().values())
 
 
-def taken(reader: Follower, number: int) -> list[Record]:
+def taken(reader: Follower, number: int) -> list[TopicRecord]:
     """Return the next `count` records, in order."""
     return taken_by([reader], number)
 
 
-def taken_by(readers: Sequence[Follower], number: int) -> list[Record]:
-    found: list[Record] = []
+def taken_by(readers: Sequence[Follower], number: int) -> list[TopicRecord]:
+    found: list[TopicRecord] = []
 
     def poll() -> bool:
         for reader in readers:
@@ -269,8 +278,8 @@ def taken_by(readers: Sequence[Follower], number: int) -> list[Record]:
     return found
 
 
-def until_held(readers: Sequence[GroupReader]) -> list[Record]:
-    found: list[Record] = []
+def until_held(readers: Sequence[GroupReader]) -> list[TopicRecord]:
+    found: list[TopicRecord] = []
 
     def poll() -> bool:
         for reader in readers:
@@ -281,5 +290,5 @@ def until_held(readers: Sequence[GroupReader]) -> list[Record]:
     return found
 
 
-def values(records: Iterable[Record]) -> list[bytes]:
+def values(records: Iterable[TopicRecord]) -> list[bytes]:
     return [record.value for record in records]

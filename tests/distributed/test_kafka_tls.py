@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kingdom.hall.topics.base import Outcome, Topics, TopicsAway
+from kingdom.hall.topics.base import PublishOutcome, Topics, TopicsAway
 from tests.certificates import certified
 from tests.contracts.topics import Told, World
 from tests.distributed.kafka import Brokers, running_brokers
@@ -45,7 +45,7 @@ def test_the_right_certificate_and_password_are_taken(guarded: tuple[Brokers, Pa
         producer = topics.producer()
         producer.append(topic := opened.topic(), "key", b'{"content":"hello"}', told.of(0))
         assert producer.flush(SOON)
-        assert told.outcomes() == {0: Outcome.STORED}
+        assert told.outcomes() == {0: PublishOutcome.STORED}
         reader = topics.group("readers", topic)
         [record] = wait_until(lambda: reader.poll(0.2), SOON, "the event")
         assert record.value == b'{"content":"hello"}'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kingdom.hall.topics.base import Follower, Outcome
+from kingdom.hall.topics.base import Follower, PublishOutcome
 from tests.contracts.topics import Told, World, published
 from tests.distributed.kafka import Brokers, running_brokers
 from tests.waiting import wait_until
@@ -66,7 +66,7 @@ def test_a_leader_that_is_killed_costs_no_stored_event_doubles_none_and_keeps_th
     try:
         assert producer.flush(PATIENCE)
         outcomes = told.outcomes()
-        assert set(outcomes.values()) == {Outcome.STORED}
+        assert set(outcomes.values()) == {PublishOutcome.STORED}
         found = all_read(follower, set(outcomes))
     finally:
         three.start(killed)
@@ -79,7 +79,9 @@ def test_a_leader_that_is_killed_costs_no_stored_event_doubles_none_and_keeps_th
 def test_with_one_of_three_nothing_counts_as_stored_until_another_is_back(world: World, three: Brokers) -> None:
     topic, topics = world.topic(), world.open()
     follower, producer = topics.follow(topic), topics.producer()
-    wait_until(lambda: published(producer, topic, [b'{"n":0}']) == [Outcome.STORED], PATIENCE, "all three take part")
+    wait_until(
+        lambda: published(producer, topic, [b'{"n":0}']) == [PublishOutcome.STORED], PATIENCE, "all three take part"
+    )
     for node in (1, 2):
         three.kill(node)
     told = Told()
@@ -87,9 +89,11 @@ def test_with_one_of_three_nothing_counts_as_stored_until_another_is_back(world:
         for number in range(1, 4):
             producer.append(topic, "a", b'{"n":%d}' % number, told.of(number))
         assert producer.flush(PATIENCE)
-        assert set(told.outcomes().values()) <= {Outcome.UNKNOWN, Outcome.REFUSED}
+        assert set(told.outcomes().values()) <= {PublishOutcome.UNKNOWN, PublishOutcome.REFUSED}
     finally:
         three.start(1, 2)
-    wait_until(lambda: published(producer, topic, [b'{"n":9}']) == [Outcome.STORED], PATIENCE, "it goes on by itself")
+    wait_until(
+        lambda: published(producer, topic, [b'{"n":9}']) == [PublishOutcome.STORED], PATIENCE, "it goes on by itself"
+    )
     counts = Counter(number for _, number in all_read(follower, {0, 9}))
     assert all(counts[number] <= 1 for number in (1, 2, 3)), "no fate that was unknown became two events"

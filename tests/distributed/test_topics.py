@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic, TopicPartition
 
-from kingdom.hall.topics.base import Outcome, PositionGone, TopicsAway
+from kingdom.hall.topics.base import PositionGone, PublishOutcome, TopicsAway
 from kingdom.hall.topics.kafka import QUIET
 from tests.contracts.topics import Told, TopicsContract, World, published, taken, values
 from tests.distributed.kafka import Brokers
@@ -109,8 +109,10 @@ def test_a_broker_that_answers_no_more_leaves_the_fate_unknown_and_is_waited_for
     topic, topics = impatient.topic(), impatient.open()
     quick, patient = topics.producer(), topics.producer(patient=True)
     follower = topics.follow(topic)
-    assert published(patient, topic, [b'{"n":1}']) == [Outcome.STORED]
-    wait_until(lambda: published(quick, topic, [b'{"n":2}']) == [Outcome.STORED], SOON, "it reaches the broker in time")
+    assert published(patient, topic, [b'{"n":1}']) == [PublishOutcome.STORED]
+    wait_until(
+        lambda: published(quick, topic, [b'{"n":2}']) == [PublishOutcome.STORED], SOON, "it reaches the broker in time"
+    )
     told = Told()
     with brokers.stopped():
         quick.append(topic, "a", b'{"n":3}', told.of(3))
@@ -120,7 +122,7 @@ def test_a_broker_that_answers_no_more_leaves_the_fate_unknown_and_is_waited_for
         with pytest.raises(TopicsAway):
             topics.check()
     assert patient.flush(SOON)
-    assert told.outcomes() == {3: Outcome.UNKNOWN, 4: Outcome.STORED}
+    assert told.outcomes() == {3: PublishOutcome.UNKNOWN, 4: PublishOutcome.STORED}
     seen: set[bytes] = set()
 
     def all_that_were_stored() -> bool:

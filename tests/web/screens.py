@@ -21,7 +21,7 @@ from kingdom.hall.database.ids import iso, new_uuid
 from kingdom.hall.database.records import MessageCreated
 from kingdom.hall.topics import base as topics
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Outcome
+from kingdom.hall.topics.base import PublishOutcome
 from kingdom.hall.topics.names import MESSAGES, PASSING
 from tests.hall.gateway.halls import SECONDS, Hall, Person
 
@@ -150,7 +150,7 @@ Figure = Callable[[str], None]
 
 def speak(hall: Hall, room: str, text: str, about: dict[str, Any] | None = None) -> None:
     """Let the kingdom say something, as its envoy does: in the topic."""
-    kit = topics.Kit(
+    kit = topics.TopicsKit(
         folder=hall.places.topics,
         scratch=hall.places.topic_scratch("test"),
         durability="process",
@@ -162,11 +162,11 @@ def speak(hall: Hall, room: str, text: str, about: dict[str, Any] | None = None)
     )
     kit.scratch.mkdir(parents=True, exist_ok=True)
     opened = open_topics("files", kit)
-    stored: Future[Outcome] = Future()
+    stored: Future[PublishOutcome] = Future()
     now = iso(time.time())
     event = MessageCreated(new_uuid(), room, own_rooms.USER, new_uuid(), "SYSTEM", text, now, about)
     opened.producer().append(MESSAGES, room, event.to_json(), lambda outcome, why: stored.set_result(outcome))
-    assert stored.result(SECONDS) is Outcome.STORED
+    assert stored.result(SECONDS) is PublishOutcome.STORED
     opened.close()
 
 

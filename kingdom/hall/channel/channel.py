@@ -28,10 +28,10 @@ from kingdom.hall.channel.listener import HallListener
 from kingdom.hall.database import own_rooms
 from kingdom.hall.database.ids import iso, new_uuid
 from kingdom.hall.database.own_rooms import THRONE_ROOM, client_msg_id, room_of
-from kingdom.hall.database.records import Command, MessageCreated, MessagePersisted
+from kingdom.hall.database.records import HallCommand, MessageCreated, MessagePersisted
 from kingdom.hall.topics import base as topics
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Outcome
+from kingdom.hall.topics.base import PublishOutcome
 from kingdom.hall.topics.names import COMMANDS, DEAD, MESSAGES, PASSING, PERSISTED
 
 GROUP = "kingdom-envoy"
@@ -46,7 +46,7 @@ THRONE_NAME = "throne room"
 THRONE_TEXT = "What you write here is for the kingdom. Each task gets a room, where you answer its questions."
 
 
-class Hall(Channel):
+class HallChannel(Channel):
     waits = True
     longest = LONGEST
     new_ones = "in the throne room"
@@ -157,13 +157,13 @@ class Hall(Channel):
 
     def _publish(self, topic: str, key: str, value: bytes) -> None:
         """Return when an event is in its topic, or when nobody knows: whoever waits for its effect finds out."""
-        told: Future[tuple[Outcome, str]] = Future()
+        told: Future[tuple[PublishOutcome, str]] = Future()
         self._producer.append(topic, key, value, lambda outcome, why: told.set_result((outcome, why)))
         try:
             outcome, why = told.result(STORE_SECONDS)
         except TimeoutError:
             return
-        if outcome is Outcome.REFUSED:
+        if outcome is PublishOutcome.REFUSED:
             raise NeighbourDown(channel="the hall", why=why)
 
     def _ask_for_throne_room(self) -> None:
@@ -172,13 +172,13 @@ class Hall(Channel):
         self._producer.append(COMMANDS, THRONE_ROOM, self._command({**facts, **first}), lambda outcome, why: None)
 
     def _command(self, facts: dict[str, Any]) -> bytes:
-        return Command(new_uuid(), "openRoom", iso(self._kit.clock()), facts).to_json()
+        return HallCommand(new_uuid(), "openRoom", iso(self._kit.clock()), facts).to_json()
 
 
 def _open_topics(kit: ChannelKit) -> topics.Topics:
     places = Places(kit.home)
     settings = configuration.load(places, "hall")
-    made_of = topics.Kit(
+    made_of = topics.TopicsKit(
         folder=places.topics,
         scratch=places.topic_scratch(kit.folder.parent.name),
         durability=kit.disk.durability,

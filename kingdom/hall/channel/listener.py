@@ -20,7 +20,7 @@ from kingdom.base.disk.codec import parse_json
 from kingdom.court.envoy.channels.base import Heard, Stuck
 from kingdom.hall.database.own_rooms import USER
 from kingdom.hall.database.records import BadEvent, MessagePersisted
-from kingdom.hall.topics.base import GroupReader, PositionGone, Record, TopicsAway
+from kingdom.hall.topics.base import GroupReader, PositionGone, TopicRecord, TopicsAway
 from kingdom.hall.topics.names import DEAD
 
 POLL_SECONDS = 0.5
@@ -32,7 +32,7 @@ STUCK_SECONDS = 90.0
 class _Batch:
     """Records that were read together, and what people say in them."""
 
-    records: Sequence[Record]
+    records: Sequence[TopicRecord]
     said: Sequence[Heard]
     is_safe: bool = False
 
@@ -109,7 +109,7 @@ class HallListener(threading.Thread):
         self._commit()
         self._reader.close()
 
-    def _take(self, records: Sequence[Record]) -> None:
+    def _take(self, records: Sequence[TopicRecord]) -> None:
         said = [one for record in records if (one := self._said(record)) is not None]
         if records:
             with self._lock:
@@ -117,7 +117,7 @@ class HallListener(threading.Thread):
         if said:
             self._ring()
 
-    def _said(self, record: Record) -> Heard | None:
+    def _said(self, record: TopicRecord) -> Heard | None:
         if record.topic == DEAD:
             self._settle(*_refused(record.value))
             return None
@@ -128,7 +128,7 @@ class HallListener(threading.Thread):
         if message.sender_id.lower() == USER:
             self._settle(message.client_msg_id.lower(), "")
             return None
-        return None if message.message_type == "SYSTEM" else self._hear(message)
+        return None if message.message_type == "SYSTEM" or message.removed else self._hear(message)
 
     def _settle(self, client_msg_id: str, why: str) -> None:
         expected = self._expected.pop(client_msg_id, None)
@@ -137,7 +137,7 @@ class HallListener(threading.Thread):
 
     def _commit(self) -> None:
         """Move the group's position behind what is safe, in order."""
-        passed: list[Record] = []
+        passed: list[TopicRecord] = []
         with self._lock:
             while self._batches and self._batches[0].is_safe:
                 passed += self._batches.popleft().records

@@ -15,9 +15,9 @@ from kingdom.base.home.places import Places
 from kingdom.base.program import home
 from kingdom.hall.database.base import Database
 from kingdom.hall.database.ids import iso, new_uuid
-from kingdom.hall.database.records import Command
+from kingdom.hall.database.records import HallCommand
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Kit, Outcome, Record, Topics
+from kingdom.hall.topics.base import PublishOutcome, TopicRecord, Topics, TopicsKit
 from kingdom.hall.topics.names import COMMANDS, PASSING
 
 PUBLISH_SECONDS = 15.0
@@ -37,7 +37,7 @@ class NotOrdered(KingdomError):
 
 def order(places: Places, database: Database, name: str, **facts: str | int) -> bool:
     """Give the worker an order. Return whether it has carried it out by now; it does when it runs."""
-    command = Command(new_uuid(), name, iso(time.time()), {**facts, "by": f"{home.user()} on the command line"})
+    command = HallCommand(new_uuid(), name, iso(time.time()), {**facts, "by": f"{home.user()} on the command line"})
     _publish(places, str(facts.get("roomId") or facts["userId"]), command)
     until = time.monotonic() + DONE_SECONDS
     while time.monotonic() < until:
@@ -47,14 +47,14 @@ def order(places: Places, database: Database, name: str, **facts: str | int) -> 
     return False
 
 
-def _publish(places: Places, key: str, command: Command) -> None:
-    told: list[tuple[Outcome, str]] = []
+def _publish(places: Places, key: str, command: HallCommand) -> None:
+    told: list[tuple[PublishOutcome, str]] = []
     with opened_topics(places) as topics:
         producer = topics.producer()
         producer.append(COMMANDS, key, command.to_json(), lambda outcome, why: told.append((outcome, why)))
         producer.flush(PUBLISH_SECONDS)
-    outcome, why = told[0] if told else (Outcome.UNKNOWN, "no answer from the topics")
-    if outcome is not Outcome.STORED:
+    outcome, why = told[0] if told else (PublishOutcome.UNKNOWN, "no answer from the topics")
+    if outcome is not PublishOutcome.STORED:
         raise NotOrdered(why=why)
 
 
@@ -65,7 +65,7 @@ def opened_topics(places: Places) -> Iterator[Topics]:
     scratch = places.topic_scratch(home.WRITER) / str(os.getpid())
     make_folder(scratch)
     system = config.load(places, "system")
-    kit = Kit(
+    kit = TopicsKit(
         folder=places.topics,
         scratch=scratch,
         durability=system["durability"],
@@ -83,7 +83,7 @@ def opened_topics(places: Places) -> Iterator[Topics]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def all_records(topics: Topics, topic: str) -> Iterator[Sequence[Record]]:
+def all_records(topics: Topics, topic: str) -> Iterator[Sequence[TopicRecord]]:
     """Yield everything in a topic from its oldest record on, and leave no position there."""
     reader = topics.group(READERS, topic)
     until = time.monotonic() + HOLD_SECONDS

@@ -34,7 +34,7 @@ UNIQUE: Mapping[str, tuple[frozenset[str], ...]] = {
 """What the hall relies on: the same user, member or message is there once."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column that is there."""
 
     #: Its type as PostgreSQL calls it; "" where types bind nothing.
@@ -43,7 +43,7 @@ class Column(NamedTuple):
     is_needed: bool
 
 
-def check(table: str, columns: Mapping[str, Column], unique: set[frozenset[str]]) -> None:
+def check(table: str, columns: Mapping[str, TableColumn], unique: set[frozenset[str]]) -> None:
     """Return if the hall can use a table that is there; ForeignTable says why not."""
     for name, kinds in COLUMNS[table].items():
         if name not in columns:

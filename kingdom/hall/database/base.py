@@ -38,7 +38,7 @@ class Replaced(Lost):
     """{path} has just been replaced: it is used again in a few seconds"""
 
 
-class Refused(BadInput):
+class DatabaseRefused(BadInput):
     """the database refuses this: {why}"""
 
 
@@ -73,7 +73,7 @@ class Database(Protocol):
         """Bring the tables up to date; nothing happens when they are. Two processes may do so at once."""
 
     def run(self, work: Callable[[Transaction], T]) -> T:
-        """Return what `work` returns, after its writes are durable; none of them are when this raises Refused.
+        """Return what `work` returns, after its writes are durable; none of them are when this raises DatabaseRefused.
 
         After Unavailable nobody knows: the transaction may be there whole or not at all.
         """
@@ -83,6 +83,12 @@ class Database(Protocol):
 
     def check(self) -> None:
         """Return if it can be read and written now. Unavailable, with the reason, if not."""
+
+    def purge(self) -> bool:
+        """Remove from the database's files what was overwritten; False if somebody reads them now: try again later.
+
+        A server does that by itself, in its own time.
+        """
 
     def lost(self) -> str:
         """Return why what was stored is not there any more, "" when it is, or when that cannot be known now."""

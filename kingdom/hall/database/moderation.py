@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from kingdom.hall.database import accounts
-from kingdom.hall.database.base import Refused, Transaction
-from kingdom.hall.database.ids import iso
+from kingdom.hall.database.base import DatabaseRefused, Transaction
+from kingdom.hall.database.ids import iso, new_uuid
 from kingdom.hall.database.own_rooms import USER
 
 REMOVED = "A message was removed."
 """The content of the item that tells so."""
 
 
-def blank(db: Transaction, room: str, message: str) -> None:
-    """Take a message's content away."""
+def blank(db: Transaction, room: str, message: str) -> bool:
+    """Take a message's content away, and have its text erased elsewhere. False if there is no such message."""
     if db.one("blank_message", id=message, room_id=room) is None:
-        raise Refused(why=f"there is no message {message} in room {room}")
+        return False
     db.do("forget_about", message_id=message)
+    note_erasure(db, message)
+    return True
+
+
+def note_erasure(db: Transaction, message: str) -> None:
+    """Have the worker erase the text of a removed message from the topics and the database's files."""
+    db.do("note_erasure", id=new_uuid(), message_id=message)
 
 
 def remove_member(db: Transaction, room: str, user: str) -> None:
@@ -45,4 +52,4 @@ def end_sessions(db: Transaction, user: str, now: float) -> list[str]:
 
 def _check_person(db: Transaction, user: str) -> None:
     if user == USER or db.one("user_by_id", id=user) is None:
-        raise Refused(why=f"no person has the ID {user}")
+        raise DatabaseRefused(why=f"no person has the ID {user}")

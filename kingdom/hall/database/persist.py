@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kingdom.hall.database.base import Refused, Transaction
+from kingdom.hall.database import moderation
+from kingdom.hall.database.base import DatabaseRefused, Transaction
 from kingdom.hall.database.ids import iso, next_ulid
 from kingdom.hall.database.own_rooms import USER
 from kingdom.hall.database.records import MessageCreated, MessagePersisted
@@ -26,9 +27,9 @@ class Arrival:
 def persist(db: Transaction, arrivals: Sequence[Arrival], now: float) -> list[MessagePersisted | None]:
     """Store messages in this transaction, in their order. Return what is to be published of each.
 
-    That is the stored message, also when it had been stored from the same position before; None for one that its
-    client has sent again, unless that is the kingdom, which waits to read it. Refused if one of them names a room or a
-    sender that is not there.
+    That is the stored message, also when it had been stored from the same position before, and blank if it was removed
+    meanwhile; None for one that its client has sent again, unless that is the kingdom, which waits to read it.
+    DatabaseRefused if one of them names a room or a sender that is not there.
     """
     at = iso(now)
     last = _lock_rooms(db, arrivals)
@@ -66,7 +67,7 @@ def _lock_rooms(db: Transaction, arrivals: Sequence[Arrival]) -> dict[str, str |
     last: dict[str, str | None] = {}
     for room, row in found:
         if row is None:
-            raise Refused(why=f"there is no room {room}")
+            raise DatabaseRefused(why=f"there is no room {room}")
         last[room] = row["last_message_id"]
     return last
 
@@ -84,10 +85,14 @@ def _stored_before(db: Transaction, arrival: Arrival) -> MessagePersisted | None
     row = db.one("message_of_client", **_client_key(arrival))
     if row is None:
         return None
+    is_removed = not row["content"]
+    if is_removed and arrival.event.content:
+        moderation.note_erasure(db, row["id"])
     is_redelivery = row["position"] in (None, arrival.position) and row["topic"] in (None, arrival.topic)
     if not is_redelivery and arrival.event.sender_id.lower() != USER:
         return None
-    return _message(arrival.event, row["id"], row["created_at"])
+    event = replace(arrival.event, content="", about=None, removed=True) if is_removed else arrival.event
+    return _message(event, row["id"], row["created_at"])
 
 
 def note_about(db: Transaction, id: str, about: Mapping[str, Any]) -> None:
@@ -105,4 +110,5 @@ def _message(event: MessageCreated, id: str, at: str) -> MessagePersisted:
         content=event.content,
         created_at=at,
         about=event.about,
+        removed=event.removed,
     )

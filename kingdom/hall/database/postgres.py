@@ -17,7 +17,7 @@ from psycopg.types.string import TextLoader
 from kingdom.base.home.places import Places
 from kingdom.hall.database import adopting
 from kingdom.hall.database.base import (
-    Refused,
+    DatabaseRefused,
     Row,
     T,
     Transaction,
@@ -67,12 +67,12 @@ class PostgresDatabase:
             for number, script in missing_steps(done, "postgresql"):
                 db.execute(script.encode())
                 db.execute("INSERT INTO hall_migrations VALUES (%s)", (number,))
-            choose_identity(_Transaction(db))
+            choose_identity(_PostgresTransaction(db))
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, when its writes are on the server's platter."""
         with self._transaction() as db:
-            return work(_Transaction(db))
+            return work(_PostgresTransaction(db))
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what `work` returns, which only reads."""
@@ -81,6 +81,10 @@ class PostgresDatabase:
     def check(self) -> None:
         """Return if it answers."""
         self.read(lambda db: db.one("ping"))
+
+    def purge(self) -> bool:
+        """Return True: the server vacuums its files itself."""
+        return True
 
     def lost(self) -> str:
         """Return "": a server says itself what it does not have."""
@@ -100,7 +104,7 @@ class PostgresDatabase:
                 yield db
         except psycopg.Error as error:
             if (error.sqlstate or "")[:2] in _OF_THE_DATA or isinstance(error, psycopg.DataError):
-                raise Refused(why=_one_line(error)) from None
+                raise DatabaseRefused(why=_one_line(error)) from None
             self._drop()
             raise Unavailable(why=_one_line(error)) from None
 
@@ -134,9 +138,9 @@ class PostgresDatabase:
 
 def _check_tables(db: psycopg.Connection[Row]) -> None:
     """Return if the chat's tables are not there yet, or can be used as another service has made them."""
-    found: dict[str, dict[str, adopting.Column]] = {}
+    found: dict[str, dict[str, adopting.TableColumn]] = {}
     for row in db.execute(_COLUMNS, [list(adopting.COLUMNS)]):
-        column = adopting.Column(row["data_type"], row["is_needed"])
+        column = adopting.TableColumn(row["data_type"], row["is_needed"])
         found.setdefault(row["table_name"], {})[row["column_name"]] = column
     for table, columns in found.items():
         unique = {frozenset(row["columns"]) for row in db.execute(_UNIQUE, [table])}
@@ -167,7 +171,7 @@ def _statements() -> dict[str, bytes]:
     }
 
 
-class _Transaction:
+class _PostgresTransaction:
     def __init__(self, db: psycopg.Connection[Row]) -> None:
         self._db = db
         self._sql = _statements()

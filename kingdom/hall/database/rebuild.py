@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kingdom.hall.database.base import Database, Refused, Transaction
+from kingdom.hall.database import moderation
+from kingdom.hall.database.base import Database, DatabaseRefused, Transaction
 from kingdom.hall.database.persist import note_about
 from kingdom.hall.database.records import BadEvent, MessagePersisted
 
@@ -36,7 +37,7 @@ def rebuild(database: Database, events: Sequence[PersistedEvent]) -> Rebuilt:
     """Store what is missing of these, all in one transaction; if something is refused, each alone."""
     try:
         return database.run(lambda db: sum((_store(db, event) for event in events), Rebuilt()))
-    except Refused as error:
+    except DatabaseRefused as error:
         if len(events) == 1:
             return Rebuilt(refused=(f"{events[0].place}: {error}",))
     return sum((rebuild(database, [event]) for event in events), Rebuilt())
@@ -61,7 +62,6 @@ def _store(db: Transaction, event: PersistedEvent) -> Rebuilt:
         if message.about is not None:
             note_about(db, message.message_id, message.about)
         db.do("note_last_message", id=message.message_id, room_id=message.key, created_at=message.created_at)
-    if message.removes is not None and db.one("blank_message", id=message.removes, room_id=message.key) is not None:
-        db.do("forget_about", message_id=message.removes)
+    if message.removes is not None and moderation.blank(db, message.key, message.removes):
         db.do("note_removal", message_id=message.removes, item_id=message.message_id)
     return Rebuilt(stored=1) if is_new else Rebuilt(known=1)

@@ -28,6 +28,13 @@ def utf16_units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
+def unfit(event: Mapping[str, Any]) -> str:
+    """Return what makes the content of an event unfit for a message, or "". Of a removed one nothing may be left."""
+    if event.get("removed"):
+        return "a removed message has content" if event["content"] else ""
+    return unfit_content(event["content"])
+
+
 def unfit_content(content: str) -> str:
     """Return what makes a content unfit for a message, or ""."""
     if "\0" in content:
@@ -51,7 +58,7 @@ class _Event:
     def from_json(cls, raw: bytes) -> Self:
         """Return the event in these bytes; BadEvent says why there is none. Unknown keys are ignored."""
         value = _object(cls.schema, raw)
-        if why := schemas.judge_by_name(cls.schema)(value) or unfit_content(value["content"]):
+        if why := schemas.judge_by_name(cls.schema)(value) or unfit(value):
             raise BadEvent(what=cls.schema, why=why)
         return cls(**{name: value[key] for name, key in _keys(cls).items() if key in value})
 
@@ -82,6 +89,8 @@ class MessageCreated(_Event):
     produced_at: str
     #: Of the kingdom's messages: what they are about, as data.
     about: Mapping[str, Any] | None = None
+    #: True for a message that was removed; its content is "" then.
+    removed: bool | None = None
 
     @property
     def key(self) -> str:
@@ -109,6 +118,7 @@ class MessagePersisted(_Event):
     removes: str | None = None
     #: As in MessageCreated.
     about: Mapping[str, Any] | None = None
+    removed: bool | None = None
 
     @property
     def key(self) -> str:
@@ -117,7 +127,7 @@ class MessagePersisted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class HallCommand:
     """What somebody wants the worker to do."""
 
     schema: ClassVar[str] = "hall/command"
@@ -199,7 +209,7 @@ def _object(what: str, raw: bytes) -> dict[str, Any]:
 
 def _unfit_texts(value: Mapping[str, Any]) -> str:
     """Return what makes the texts of a command unfit to be stored, or ""."""
-    if why := unfit_content(value["content"]) if "content" in value else "":
+    if why := unfit(value) if "content" in value else "":
         return why
     texts = [part for part in value.values() if isinstance(part, str)]
     return "a text holds U+0000 or a lone surrogate" if any("\0" in t or _SURROGATE.search(t) for t in texts) else ""

@@ -19,14 +19,16 @@ NEWEST = "Z" * 26
 _SPECIAL, _ESCAPED = re.compile(r"([%_\\])"), r"\\\1"
 
 
-class Found(NamedTuple):
+class SearchPage(NamedTuple):
     #: The messages, the newest first.
     rows: list[Row]
     #: Before which message the search goes on; None at the oldest.
     before: str | None
 
 
-def in_room(db: Transaction, room: str, text: str, before: str | None, most: int, at_once: int = READ_AT_ONCE) -> Found:
+def in_room(
+    db: Transaction, room: str, text: str, before: str | None, most: int, at_once: int = READ_AT_ONCE
+) -> SearchPage:
     """Return the messages of a room that hold a text."""
     start = before or NEWEST
     floor = db.one("floor_of_room", room_id=room, before=start, skipped=at_once - 1)
@@ -35,7 +37,7 @@ def in_room(db: Transaction, room: str, text: str, before: str | None, most: int
 
 def in_rooms_of(
     db: Transaction, user: str, text: str, before: str | None, most: int, at_once: int = READ_AT_ONCE
-) -> Found:
+) -> SearchPage:
     """Return the messages that hold a text in all rooms of somebody."""
     start = before or NEWEST
     floor = db.one("floor_of_all", before=start, skipped=at_once - 1)
@@ -44,13 +46,13 @@ def in_rooms_of(
 
 def _found(
     db: Transaction, statement: str, where: dict[str, str], text: str, start: str, floor: Row | None, most: int
-) -> Found:
+) -> SearchPage:
     patterns = {"composed": _pattern("NFC", text), "decomposed": _pattern("NFD", text)}
     floor_id = "" if floor is None else str(floor["id"])
     rows = db.all(statement, before=start, floor=floor_id, most=most, **patterns, **where)
     if len(rows) == most:
-        return Found(rows, rows[-1]["id"])
-    return Found(rows, floor_id or None)
+        return SearchPage(rows, rows[-1]["id"])
+    return SearchPage(rows, floor_id or None)
 
 
 def _pattern(form: Literal["NFC", "NFD"], text: str) -> str:

@@ -15,8 +15,8 @@ from kingdom.base.disk.space import check_room
 from kingdom.base.home.places import Places
 from kingdom.hall.database import adopting
 from kingdom.hall.database.base import (
+    DatabaseRefused,
     Lost,
-    Refused,
     Replaced,
     Row,
     T,
@@ -50,7 +50,7 @@ class SqliteDatabase:
         self._path = places.home / path
         self._mark = mark_of(self._path)
         self._own = threading.local()
-        self._open: list[_Connection] = []
+        self._open: list[_SqliteConnection] = []
         self._changing = threading.Lock()
         #: The file as it was seen last, and when another one, or none, was found in its place.
         self._about: About | None = None
@@ -67,7 +67,7 @@ class SqliteDatabase:
                 for statement in _split(script):
                     db.execute(statement)
                 db.execute("INSERT INTO hall_migrations VALUES (?)", (number,))
-            own = choose_identity(_Transaction(db))
+            own = choose_identity(_SqliteTransaction(db))
         if self._marked() != own:
             Disk(self._path.parent).rewrite(self._mark, f"{own}\n".encode())
 
@@ -84,6 +84,12 @@ class SqliteDatabase:
         with self._transaction("BEGIN") as db:
             db.execute("SELECT count(*) FROM hall_migrations")
             check_room(self._path.parent)
+
+    def purge(self) -> bool:
+        """Move the log into the file, which overwrites what was deleted there, and empty the log."""
+        with self._used() as db:
+            is_busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not is_busy
 
     def lost(self) -> str:
         """Return why what was stored is not there any more, "" when it is."""
@@ -103,28 +109,33 @@ class SqliteDatabase:
 
     def _in_transaction(self, begin: str, work: Callable[[Transaction], T]) -> T:
         with self._transaction(begin) as db:
-            return work(_Transaction(db))
+            return work(_SqliteTransaction(db))
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._used() as db:
+            db.execute(begin)
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _used(self) -> Iterator[sqlite3.Connection]:
+        """Yield this thread's connection; nobody closes it meanwhile."""
         with _errors():
             self._look()
             connection = self._connection()
             with connection.lock:
-                db = connection.db
-                db.execute(begin)
-                try:
-                    yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    raise
+                yield connection.db
 
-    def _connection(self) -> _Connection:
-        found: _Connection | None = getattr(self._own, "connection", None)
+    def _connection(self) -> _SqliteConnection:
+        found: _SqliteConnection | None = getattr(self._own, "connection", None)
         if found is None or found.is_closed:
-            found = self._own.connection = _Connection(self._connect())
+            found = self._own.connection = _SqliteConnection(self._connect())
             self._open.append(found)
         return found
 
@@ -134,7 +145,7 @@ class SqliteDatabase:
         db = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._check_identity(db)
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
                 db.execute(f"PRAGMA {pragma}")
         except BaseException:
             db.close()
@@ -186,7 +197,7 @@ class SqliteDatabase:
             return ""
 
 
-class _Connection:
+class _SqliteConnection:
     """A connection of one thread. Whoever closes it from another one waits until it is not used."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -206,7 +217,7 @@ def _check_tables(db: sqlite3.Connection) -> None:
         ).fetchall()
         named = [db.execute("SELECT name FROM pragma_index_info(?)", index).fetchall() for index in indexes]
         if rows:
-            columns = {name: adopting.Column("", bool(is_needed)) for name, is_needed in rows}
+            columns = {name: adopting.TableColumn("", bool(is_needed)) for name, is_needed in rows}
             adopting.check(table, columns, {frozenset(name for (name,) in names) for names in named})
 
 
@@ -238,12 +249,12 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except _OF_THE_DATA as error:
-        raise Refused(why=error) from None
+        raise DatabaseRefused(why=error) from None
     except (sqlite3.Error, OSError) as error:
         raise Unavailable(why=error) from None
 
 
-class _Transaction:
+class _SqliteTransaction:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._sql = statements("sqlite")

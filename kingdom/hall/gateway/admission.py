@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kingdom.base import loopback
 from kingdom.hall.gateway.limits import Rate
 from kingdom.hall.gateway.proxies import Proxies
-from kingdom.hall.gateway.refusals import Refusal, answer
+from kingdom.hall.gateway.refusals import HttpRefusal, answer
 
 METHODS = "GET, POST, OPTIONS"
 REMEMBERED_SECONDS = "600"
@@ -42,7 +42,7 @@ class Admission:
             send = _as_declared(send)
         try:
             self._check(scope, headers, origin)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             await answer(refusal)(scope, receive, send)
             return
         if origin is None or scope["type"] != "http":
@@ -54,11 +54,11 @@ class Admission:
 
     def _check(self, scope: Scope, headers: Headers, origin: str | None) -> None:
         if len(hosts := headers.getlist("host")) != 1 or _host_name(hosts[0]) not in self._hosts:
-            raise Refusal(403, "This Host is not served here; name it under hosts, or in public_url, in hall.yaml")
+            raise HttpRefusal(403, "This Host is not served here; name it under hosts, or in public_url, in hall.yaml")
         if origin is not None and not self._admits(origin, hosts[0], scope["scheme"]):
-            raise Refusal(403, "This Origin is not allowed; name it under origins in hall.yaml")
+            raise HttpRefusal(403, "This Origin is not allowed; name it under origins in hall.yaml")
         if wait := self._rate.wait_seconds(scope["client"][0] if scope.get("client") else ""):
-            raise Refusal(429, "Too many requests", retry_after=wait)
+            raise HttpRefusal(429, "Too many requests", retry_after=wait)
 
     def _admits(self, origin: str, host: str, scheme: str) -> bool:
         if "*" in self._origins or origin in self._origins:

@@ -6,7 +6,6 @@ import asyncio
 import glob
 import os
 import socket
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,37 +25,37 @@ from kingdom.base.errors import BadConfig
 from kingdom.base.home.config import Config
 from kingdom.base.runtime.role import Services
 from kingdom.base.words import count
-from kingdom.hall.database.base import Refused, Unavailable
+from kingdom.hall.database.base import DatabaseRefused, Unavailable
 from kingdom.hall.database.ids import new_uuid
 from kingdom.hall.database.opening import open_database
-from kingdom.hall.database.records import Command, Signal
+from kingdom.hall.database.records import HallCommand, Signal
 from kingdom.hall.gateway.admission import Admission
-from kingdom.hall.gateway.clients import Client, Clients
-from kingdom.hall.gateway.delivery import Delivery, Names
+from kingdom.hall.gateway.clients import ChatClient, Clients
+from kingdom.hall.gateway.delivery import Names, RoomDelivery
+from kingdom.hall.gateway.engine import EngineIO
 from kingdom.hall.gateway.guesses import Guesses
 from kingdom.hall.gateway.limits import Limit, Rate
 from kingdom.hall.gateway.membership import Membership
-from kingdom.hall.gateway.orders import Orders
+from kingdom.hall.gateway.orders import PageOrders
 from kingdom.hall.gateway.page_files import PageFiles
 from kingdom.hall.gateway.panel import Panel
 from kingdom.hall.gateway.passwords import Passwords
 from kingdom.hall.gateway.presence import Presence
 from kingdom.hall.gateway.proxies import Proxies
-from kingdom.hall.gateway.refusals import Refusal, answer, on_refusal
+from kingdom.hall.gateway.refusals import HttpRefusal, answer, on_refusal
 from kingdom.hall.gateway.rest import OPERATIONS, Rest
 from kingdom.hall.gateway.rooms import Rooms
-from kingdom.hall.gateway.sessions import LOOK_SECONDS, Sessions
+from kingdom.hall.gateway.sessions import LOOK_SECONDS, ChatSessions
 from kingdom.hall.gateway.siblings import Siblings
 from kingdom.hall.gateway.sockets import UNDELIVERED, Sockets
-from kingdom.hall.gateway.store import Store
+from kingdom.hall.gateway.store import ChatStore
 from kingdom.hall.gateway.tokens import SECRET, Tokens, find_secret
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Outcome, TopicsAway, kit_of
+from kingdom.hall.topics.base import PublishOutcome, TopicsAway, kit_of
 from kingdom.hall.topics.names import COMMANDS, MESSAGES, PASSING
 
 SOCKETS = "/socket.io"
 HOUSEKEEPING_SECONDS = 1.0
-LOOK_FOR_SILENT_SECONDS = 5.0
 CHECK_SECONDS = 2.5
 ORDER_SECONDS = 5.0
 RED_SECONDS = 60.0
@@ -76,15 +75,15 @@ class Application:
         secret_path = services.places.own("gateway") / "secret"
         secret = find_secret({**services.secrets, **_environment()}, secret_path, services.disk)
         tokens = Tokens(secret, clock)
-        self._store = Store(open_database(services.config, services.secrets, services.places))
+        self._store = ChatStore(open_database(services.config, services.secrets, services.places))
         self._topics = open_topics(services.config["transport"], kit_of(services, services.config, PASSING))
         self._producer = self._topics.producer()
-        self._clients = Clients(self._most_queued, self._cut)
+        self._clients = Clients(lambda: int(self._config["limits"]["queued_bytes"]), self._cut)
         membership = Membership(self._store, monotonic)
         here = f"the {services.name} of {socket.gethostname()}:{services.places.home}"
         self._siblings = Siblings(self._store, here, secret, clock)
         memory = services.places.ended_sessions
-        self._sessions = Sessions(self._store, memory, services.unsynced, services.log.warn, clock)
+        self._sessions = ChatSessions(self._store, memory, services.unsynced, services.log.warn, clock)
         self._rooms = Rooms(
             f"{services.name}-{new_uuid()}", self._clients, membership, Presence(monotonic), self._producer
         )
@@ -96,12 +95,12 @@ class Application:
             self._producer,
             self._rates["messages"],
             self._rates["calls"],
-            self._most_queued,
             self._sessions,
             services.log.error,
             clock,
         )
-        self._delivery = Delivery(
+        self._engine = EngineIO(self._sockets)
+        self._delivery = RoomDelivery(
             self._topics, self._clients, Names(self._store), self._hear, self._lost, services.log.warn
         )
         self._passwords = Passwords()
@@ -117,7 +116,7 @@ class Application:
             self._sessions,
             self._order,
             Panel(services.places, self._checks, clock).look,
-            Orders(services.places, services.queues, services.disk, clock),
+            PageOrders(services.places, services.queues, services.disk, clock),
             clock,
         )
         self._proxies = Proxies(services.log.warn)
@@ -202,36 +201,31 @@ class Application:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith(SOCKETS):
             await self._routes(scope, receive, send)
-        elif scope["type"] == "http" and b"transport=websocket" in scope["query_string"]:
-            await answer(Refusal(400, "Invalid websocket upgrade"))(scope, receive, send)
         elif self._is_stopping or not self._delivery.follows:
-            await answer(Refusal(503, "Service unavailable", retry_after=1))(scope, receive, send)
+            await answer(HttpRefusal(503, "Service unavailable", retry_after=1))(scope, receive, send)
         elif len(self._clients.by_pipe) >= self._config["limits"]["connections"] and b"sid" not in parse_qs(
             scope["query_string"]
         ):
-            await answer(Refusal(503, "Too many connections", retry_after=10))(scope, receive, send)
+            await answer(HttpRefusal(503, "Too many connections", retry_after=10))(scope, receive, send)
         else:
-            await self._sockets.server.handle_request(scope, receive, send)
+            await self._engine.handle(scope, receive, send)
 
-    def _most_queued(self) -> int:
-        return int(self._config["limits"]["queued_bytes"])
-
-    def _cut(self, client: Client) -> None:
+    def _cut(self, client: ChatClient) -> None:
         self._cuts += 1
-        self._sockets.cut(client)
+        client.pipe.drop()
 
     def _lost(self, why: str) -> None:
         """Cut everybody, so that they come back and read what they have missed from the history."""
         self._services.log.error(f"alert: {why}; every socket is cut and resumes from the history")
         self._red_until = self._services.monotonic() + RED_SECONDS
         for client in list(self._clients.by_pipe.values()):
-            self._sockets.cut(client)
+            client.pipe.drop()
 
     async def _hear(self, signal: Signal) -> None:
         ended = signal.facts.get("sessions")
         if signal.kind == "session_ended" and isinstance(ended, list):
             await self._sessions.end(ended)
-            await self._sockets.disconnect_ended()
+            self._sockets.disconnect_ended()
         else:
             self._rooms.hear(signal)
 
@@ -242,7 +236,7 @@ class Application:
 
     async def learn_siblings(self) -> None:
         """Find out whether all gateways of a shared database have one secret, and say it when that changes."""
-        with suppress(Unavailable, Refused):
+        with suppress(Unavailable, DatabaseRefused):
             if self._store.is_shared and await self._siblings.look(self._services.monotonic()):
                 if self.differ:
                     self._services.log.error(f"alert: {self.differ}")
@@ -251,9 +245,9 @@ class Application:
 
     async def learn_sessions(self) -> None:
         """Learn which sessions were ended, and disconnect those; nothing while the database is away."""
-        with suppress(Unavailable, Refused):
+        with suppress(Unavailable, DatabaseRefused):
             if await self._sessions.look():
-                await self._sockets.disconnect_ended()
+                self._sockets.disconnect_ended()
 
     async def _watch_sessions(self) -> None:
         while True:
@@ -262,15 +256,11 @@ class Application:
             await self.learn_siblings()
 
     async def _keep_house(self) -> None:
-        looked = 0.0
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            await self._sockets.end_sessions()
+            self._sockets.end_sessions()
             self._rooms.expire()
             self._tell_unexpected_ends()
-            if (now := time.monotonic()) - looked >= LOOK_FOR_SILENT_SECONDS:
-                looked = now
-                await self._sockets.drop_silent()
 
     def _tell_unexpected_ends(self) -> None:
         new = self._sockets.unexpected_ends - self._ends_told
@@ -303,7 +293,7 @@ class Application:
     def _lag(self) -> int:
         return self._topics.lag(self._config["kafka"]["group"], MESSAGES)
 
-    async def _order(self, key: str, command: Command) -> bool:
+    async def _order(self, key: str, command: HallCommand) -> bool:
         loop = asyncio.get_running_loop()
         told: asyncio.Future[bool] = loop.create_future()
 
@@ -311,8 +301,8 @@ class Application:
             if not told.done():
                 told.set_result(is_stored)
 
-        def done(outcome: Outcome, why: str) -> None:
-            loop.call_soon_threadsafe(settle, outcome is Outcome.STORED)
+        def done(outcome: PublishOutcome, why: str) -> None:
+            loop.call_soon_threadsafe(settle, outcome is PublishOutcome.STORED)
 
         self._producer.append(COMMANDS, key, command.to_json(), done)
         with suppress(TimeoutError):
@@ -331,7 +321,7 @@ class Application:
     async def _is_database_up(self) -> bool:
         try:
             await self._store.check(CHECK_SECONDS)
-        except (Unavailable, Refused):
+        except (Unavailable, DatabaseRefused):
             return False
         return True
 
@@ -356,8 +346,8 @@ class Application:
         """Answer a defect of ours, or a database that is away."""
         self._services.log.error(f"{request.method} {request.url.path} failed: {type(error).__name__}: {error}")
         if isinstance(error, Unavailable):
-            return answer(Refusal(503, "Service unavailable", retry_after=1))
-        return answer(Refusal(500, "Internal server error"))
+            return answer(HttpRefusal(503, "Service unavailable", retry_after=1))
+        return answer(HttpRefusal(500, "Internal server error"))
 
 
 RATES = ("messages", "calls", "registrations", "logins", "wrong_passwords", "account_guesses", "searches", "requests")
@@ -406,7 +396,7 @@ def _routes(rest: Rest, failed: Callable[[Request, Exception], Any]) -> Starlett
             *(Route(path, page) for path in ("/", "/pages/{part:path}")),
         ],
         exception_handlers={
-            Refusal: on_refusal,
+            HttpRefusal: on_refusal,
             HTTPException: _on_http_exception,
             Unavailable: failed,
             Exception: failed,
@@ -416,6 +406,6 @@ def _routes(rest: Rest, failed: Callable[[Request, Exception], Any]) -> Starlett
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    found = answer(Refusal(error.status_code, str(error.detail)))
+    found = answer(HttpRefusal(error.status_code, str(error.detail)))
     found.headers.update(error.headers or {})
     return found

@@ -8,11 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from kingdom.hall.database.base import Refused, Unavailable
+from kingdom.hall.database.base import DatabaseRefused, Unavailable
 from kingdom.hall.database.records import BadEvent, MessagePersisted, Signal
 from kingdom.hall.gateway.clients import Clients, Outgoing
-from kingdom.hall.gateway.store import Store
-from kingdom.hall.topics.base import Follower, PositionGone, Record, Topics, TopicsAway
+from kingdom.hall.gateway.store import ChatStore
+from kingdom.hall.topics.base import Follower, PositionGone, TopicRecord, Topics, TopicsAway
 from kingdom.hall.topics.names import PERSISTED, SIGNALS
 
 POLL_SECONDS = 0.5
@@ -26,7 +26,7 @@ MOST_NAMES = 50_000
 class Names:
     """What the senders of messages are called."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ChatStore) -> None:
         self._store = store
         self._known: dict[str, str | None] = {}
 
@@ -39,7 +39,7 @@ class Names:
             self._known.clear()
         try:
             rows = await self._store.read(lambda db: [db.one("user_by_id", id=user) for user in missing], NAME_SECONDS)
-        except (Unavailable, Refused):
+        except (Unavailable, DatabaseRefused):
             return
         for user, row in zip(missing, rows, strict=True):
             self._known[user] = row["name"] if row else None
@@ -48,7 +48,7 @@ class Names:
         return self._known.get(user)
 
 
-class Delivery:
+class RoomDelivery:
     """A thread that waits for the topics, and what is then done in the event loop."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Delivery:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what)
 
-    async def deliver(self, records: Sequence[Record]) -> None:
+    async def deliver(self, records: Sequence[TopicRecord]) -> None:
         """Bring records to those who are concerned."""
         messages: list[MessagePersisted] = []
         for record in records:
@@ -175,6 +175,7 @@ class Delivery:
             "content": message.content,
             "createdAt": message.created_at,
             **({} if message.removes is None else {"removes": message.removes}),
+            **({"removed": True} if message.removed else {}),
             **({} if message.about is None else {"about": message.about}),
         }
         self.delivered += self._clients.send_to_room(room, Outgoing("newMessage", new))

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import unquote
 
 import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import apply_mask  # type: ignore[attr-defined]
+from websockets.datastructures import Headers
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
+from websockets.http11 import Response as Answer
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from kingdom.base.errors import KingdomError
 
@@ -28,7 +33,12 @@ BACKLOG = 2048
 """After a restart everybody comes back at once."""
 KEEP_ALIVE_SECONDS = 20
 REQUEST_SECONDS = 30.0
+CLOSE_SECONDS = 5.0
+"""How long a client may take to close a web socket after it was told to; one that does not read never does."""
 _TEXT = 0x81
+QUIET = logging.getLogger("kingdom.sockets")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 FRAMES = "kingdom.frames"
 """Under this name the connection stands in the state of its ASGI scope."""
 
@@ -47,93 +57,77 @@ def text_frame(payload: bytes) -> bytes:
     return bytes((_TEXT, 127)) + size.to_bytes(8, "big") + payload
 
 
-def frame_of_client(data: bytes, at: int) -> tuple[int, int]:
-    """Return where the mask of the frame at `at` begins, and where the frame ends, which is 0 if it is not whole yet.
+class Reader(Protocol):
+    """What takes the texts of a web socket."""
 
-    The mask is 0 where the library will refuse the frame: one without a mask, or too large, which ends with the data.
-    """
-    if len(data) - at < 2:
-        return 0, 0
-    size, mask = data[at + 1] & 0x7F, at + 2
-    if size > 125:
-        mask += 2 if size == 126 else 8
-        if mask > len(data):
-            return 0, 0
-        size = int.from_bytes(data[at + 2 : mask], "big")
-    if size > LARGEST_INCOMING:
-        return 0, len(data)
-    is_masked = data[at + 1] & 0x80
-    end = mask + size + (4 if is_masked else 0)
-    return (mask if is_masked else 0), (end if end <= len(data) else 0)
+    def take(self, packet: str) -> None:
+        """Take a text."""
+
+    def lost(self, unexpected: bool) -> None:
+        """Learn that the connection has ended; `unexpected` if neither side had meant it to."""
 
 
-class FrameProtocol(WebSocketsSansIOProtocol):
-    """A web socket that also takes finished frames, whether or not its reader keeps up.
+class WebSocket(asyncio.Protocol):
+    """A web socket. An ASGI application admits it; then its `reader` takes each text, and `put` finished frames."""
 
-    What a client sends is cut into frames here. Those that `take` takes at once go no further; all others are the
-    library's, in their order, each of them whole.
-    """
-
-    #: Takes the payload of a frame at once, or returns False.
-    take: Callable[[bytes], bool] | None = None
-    #: Whether nothing of this client is under way, which must not be overtaken.
-    is_idle = False
-    #: Called when the connection has ended though neither side had meant it to.
-    ended_unexpectedly: Callable[[], None] | None = None
-    _is_cut = _has_left = False
-    _part = b""
+    #: Set by the application before it returns.
+    reader: Reader | None = None
+    _is_cut = False
+    #: Whether frames may be sent now.
+    _is_open = False
     #: What is left of a frame that another thread has begun to send.
     _rest = b""
+    _end: asyncio.TimerHandle | None = None
+
+    def __init__(self, *, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._app = config.loaded_app
+        self._connections, self._tasks = server_state.connections, server_state.tasks
+        self._wire = ServerProtocol(max_size=LARGEST_INCOMING, logger=QUIET)
+        #: The text whose last fragment has not come.
+        self._text = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         #: Held while a frame is sent, and while the socket is given up: its number may be another's afterwards.
         self._sending = threading.Lock()
         self._socket: int = transport.get_extra_info("socket").fileno()
-        super().connection_made(transport)
-
-    def eof_received(self) -> None:
-        self._has_left = True
+        self.transport = transport
+        self._connections.add(self)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:
+        unexpected = self._wire.state is State.OPEN and not self._is_cut and not isinstance(exc, OSError)
         with self._sending:
-            super().connection_lost(exc)
-        if self.ended_unexpectedly is not None and not self._was_meant_to_end(exc):
-            self.ended_unexpectedly()
+            self._is_cut, self._is_open = True, False
+        self._connections.discard(self)
+        if self._end is not None:
+            self._end.cancel()
+        if self.reader is not None:
+            self.reader.lost(unexpected)
 
-    def _was_meant_to_end(self, error: Exception | None) -> bool:
-        """Return whether the client left, the network failed, or a close frame or `cut` ended it."""
-        by_client = self._has_left or self.conn.close_rcvd is not None or isinstance(error, OSError)
-        return by_client or self._is_cut or self.conn.close_sent is not None
+    def eof_received(self) -> None:
+        self._wire.receive_eof()
 
     def data_received(self, data: bytes) -> None:
-        if not self.handshake_complete:
-            super().data_received(data)
-            return
-        data, at = self._part + data if self._part else data, 0
-        while True:
-            mask, end = frame_of_client(data, at)
-            if not end:
-                break
-            if not self._is_taken(data, at, mask, end):
-                super().data_received(data[at:end])
-            at = end
-        self._part = data[at:]
+        self._wire.receive_data(data)
+        for event in self._wire.events_received():
+            if isinstance(event, Request):
+                self._admit(event)
+            elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.CONT):
+                self._take(event)
+        self._answer()
 
-    def _is_taken(self, data: bytes, at: int, mask: int, end: int) -> bool:
-        if self.take is None or not mask or data[at] != _TEXT or self.close_sent:
-            return False
-        if not self.is_idle or self.frames or not self.queue.empty():
-            return False
-        return self.take(apply_mask(data[mask + 4 : end], data[mask : mask + 4]))
+    def pause(self) -> None:
+        """Read no more from the client for now."""
+        self.transport.pause_reading()
 
-    def handle_connect(self, event: Request) -> None:
-        super().handle_connect(event)
-        if hasattr(self, "scope"):  # else the handshake was refused
-            self.scope["state"][FRAMES] = self
+    def resume(self) -> None:
+        """Read on."""
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def put(self, frame: bytes) -> int:
         """Send a frame, and return how many bytes wait for the reader now."""
-        if self.close_sent or self.disconnected:
+        if not self._is_open:
             return 0
         with self._sending:
             self.transport.write(self._rest + frame)
@@ -143,7 +137,7 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def put_at_once(self, frame: bytes) -> bool:
         """Send a frame on any thread. Return False where the event loop has to do it, because something waits."""
         with self._sending:
-            if self.close_sent or self.disconnected or self._rest or self.transport.get_write_buffer_size():
+            if not self._is_open or self._rest or self.transport.get_write_buffer_size():
                 return False
             try:
                 sent = os.write(self._socket, frame)
@@ -154,10 +148,97 @@ class FrameProtocol(WebSocketsSansIOProtocol):
                 self.loop.call_soon_threadsafe(self.put, b"")
             return True
 
+    def close(self, code: int = CloseCode.NORMAL_CLOSURE) -> None:
+        """End the connection politely; a client that does not read is cut."""
+        if self._is_open:
+            self._wire.send_close(code)
+            self._answer()
+        self._end_later()
+
     def cut(self) -> None:
         """End the connection at once; what waits is lost."""
-        self._is_cut = True
+        with self._sending:
+            self._is_cut, self._is_open = True, False
         self.transport.abort()
+
+    def shutdown(self) -> None:
+        """End the connection because the gateway stops."""
+        self.close(CloseCode.SERVICE_RESTART)
+        self.transport.close()
+
+    def _answer(self) -> None:
+        """Send what the protocol itself has to say, and end the connection when that is over."""
+        self._is_open = self._wire.state is State.OPEN and not self._is_cut
+        if output := b"".join(self._wire.data_to_send()):
+            with self._sending:
+                self.transport.write(self._rest + output)
+                self._rest = b""
+        if self._wire.close_expected():
+            self._end_later()
+
+    def _end_later(self) -> None:
+        if self._end is None:
+            self._end = self.loop.call_later(CLOSE_SECONDS, self.cut)
+        if self._wire.close_expected():
+            self.transport.close()
+
+    def _take(self, event: Frame) -> None:
+        self._text += event.data
+        if not event.fin:
+            return
+        whole, self._text = self._text, b""
+        try:
+            text = whole.decode()
+        except UnicodeDecodeError:
+            self._wire.fail(CloseCode.INVALID_DATA)
+            return
+        if self.reader is not None:
+            self.reader.take(text)
+
+    def _admit(self, request: Request) -> None:
+        """Ask the application whether this web socket may begin."""
+        path, _, query = request.path.partition("?")
+        scope = {
+            "type": "websocket",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "scheme": "ws",
+            "server": self.transport.get_extra_info("sockname")[:2],
+            "client": self.transport.get_extra_info("peername")[:2],
+            "root_path": "",
+            "path": unquote(path),
+            "raw_path": path.encode("ascii"),
+            "query_string": query.encode("ascii"),
+            "headers": [(key.lower().encode(), value.encode("latin-1")) for key, value in request.headers.raw_items()],
+            "subprotocols": [],
+            "state": {FRAMES: self},
+            "extensions": {"websocket.http.response": {}},
+        }
+        refusal: dict[str, Any] = {}
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "websocket.connect"}
+
+        async def send(event: MutableMapping[str, Any]) -> None:
+            refusal.update(event)
+            if event["type"] == "websocket.accept":
+                self._wire.send_response(self._wire.accept(request))
+            elif event["type"] == "websocket.http.response.body":
+                headers = Headers([(name.decode(), value.decode("latin-1")) for name, value in refusal["headers"]])
+                headers["Connection"] = "close"
+                self._wire.send_response(Answer(refusal["status"], "", headers, refusal["body"]))
+            if not self._is_cut:
+                self._answer()
+
+        task = asyncio.ensure_future(self._app(scope, receive, send))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._admitted)
+
+    def _admitted(self, task: asyncio.Task[None]) -> None:
+        """Cut the connection if the application has failed."""
+        if task.cancelled() or task.exception() is not None:
+            self.transport.abort()
 
 
 class HttpProtocol(H11Protocol):
@@ -201,10 +282,8 @@ class Listener:
         self._config = uvicorn.Config(
             app,
             http=HttpProtocol,
-            ws=FrameProtocol,
-            ws_max_size=LARGEST_INCOMING,
-            ws_ping_interval=None,  # Engine.IO has pings of its own
-            ws_per_message_deflate=False,
+            ws=WebSocket,
+            interface="asgi3",
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kingdom.hall.gateway.limits import Limit, Rate
-from kingdom.hall.gateway.refusals import Refusal
+from kingdom.hall.gateway.refusals import HttpRefusal
 
 LOGGED = Limit(1, 60.0)
 """How often one account is logged."""
@@ -25,7 +25,7 @@ class Guesses:
     def check(self, account: str, address: str) -> None:
         """Refuse a password of an account from an address from which too many were wrong."""
         if wait := max(self._from_one.seconds_left((account, address)), self._from_all.seconds_left(account)):
-            raise Refusal(429, "Too many requests", retry_after=wait)
+            raise HttpRefusal(429, "Too many requests", retry_after=wait)
 
     def note_wrong(self, account: str, address: str, user: str | None) -> None:
         """Count a wrong password; the log names the user's ID when it was the last one for now."""

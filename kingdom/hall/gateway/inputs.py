@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,16 +15,13 @@ from kingdom.base.home.places import check_name
 from kingdom.hall.database import passwords
 from kingdom.hall.database.ids import is_ulid
 from kingdom.hall.database.records import unfit_content
-from kingdom.hall.gateway.refusals import Refusal, invalid
+from kingdom.hall.gateway.orders import ACTIONS
+from kingdom.hall.gateway.refusals import HttpRefusal, invalid
 
 LARGEST_BODY = 64 << 10
 MOST_MESSAGES = 100
 USUAL_MESSAGES = 50
 LONGEST_QUERY = 100
-# The fewest and the most characters of what people write besides messages.
-ROOM_NAME, PASSWORD, CODE = (1, 100), (passwords.LONG_ENOUGH, passwords.LONGEST), (1, 100)
-SPELT_EMAIL, SPELT_PASSWORD = (1, 320), (1, 100)
-"""What may be tried at a login: imported accounts may have what nobody can register with now."""
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+\Z")
 NAME = re.compile(r"[^\u0000-\u001F\u007F-\u009F\u2028-\u202E\u2066-\u2069]*\Z")
@@ -32,7 +29,19 @@ BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters and signs by their category that nobody sees, such as the Hangul filler."""
 LONGEST_EMAIL = 254
 SENT_TYPES = ("TEXT", "IMAGE")
-Check = Callable[[Any], str]
+Json = dict[str, Any]
+
+
+class Field(NamedTuple):
+    """What a field of a body must be: for the check of a request, and for the description of the operation."""
+
+    #: Returns what is wrong with a value, or "".
+    check: Callable[[Any], str]
+    schema: Json
+    is_needed: bool = True
+
+
+Fields = Mapping[str, Field]
 
 
 class Page(NamedTuple):
@@ -43,7 +52,7 @@ class Page(NamedTuple):
     after: str | None
 
 
-class Search(NamedTuple):
+class SearchQuery(NamedTuple):
     """What is looked for."""
 
     text: str
@@ -62,13 +71,13 @@ class Sent(NamedTuple):
     content: str
 
 
-async def body(request: Request, **checks: Check) -> dict[str, Any]:
+async def body(request: Request, fields: Fields) -> dict[str, Any]:
     """Return the checked fields of a JSON body; other fields are ignored."""
     value = await _json(request)
-    errors = [(name, why) for name, check in checks.items() if (why := check(value.get(name)))]
+    errors = [(name, why) for name, field in fields.items() if (why := field.check(value.get(name)))]
     if errors:
         raise invalid(*errors)
-    return {name: value.get(name) for name in checks}
+    return {name: value.get(name) for name in fields}
 
 
 async def _json(request: Request) -> dict[str, Any]:
@@ -88,14 +97,14 @@ async def _raw(request: Request) -> bytes:
         async for part in request.stream():
             raw += part
             if len(raw) > LARGEST_BODY:
-                raise Refusal(413, f"The body is larger than {LARGEST_BODY} bytes")
+                raise HttpRefusal(413, f"The body is larger than {LARGEST_BODY} bytes")
     except ClientDisconnect:
-        raise Refusal(400, "The request was not sent whole") from None
+        raise HttpRefusal(400, "The request was not sent whole") from None
     return bytes(raw)
 
 
-def text(least: int, most: int) -> Check:
-    """Return a check for texts of so many characters."""
+def _text(least: int, most: int) -> Field:
+    """Return a text of so many characters."""
 
     def check(value: Any) -> str:
         if not isinstance(value, str):
@@ -104,28 +113,32 @@ def text(least: int, most: int) -> Check:
             return f"Must have {least} to {most} characters"
         return "Must not hold U+0000" if "\0" in value else ""
 
-    return check
+    return Field(check, {"type": "string", "minLength": least, "maxLength": most, "pattern": r"^[^\u0000]*$"})
 
 
-def room_name(value: Any) -> str:
-    """Return what is wrong with the name of a room, or ""."""
-    misleads = "Must not hold control characters or such as change the direction of text"
-    if why := text(*ROOM_NAME)(value) or ("" if NAME.match(value) else misleads):
-        return why
-    return "" if any(map(_is_seen, value)) else "Must not look empty"
+def _room_name() -> Field:
+    whole = _text(1, 100)
+
+    def check(value: Any) -> str:
+        misleads = "Must not hold control characters or such as change the direction of text"
+        if why := whole.check(value) or ("" if NAME.match(value) else misleads):
+            return why
+        return "" if any(map(_is_seen, value)) else "Must not look empty"
+
+    return Field(check, {**whole.schema, "pattern": _pattern(NAME)})
 
 
 def _is_seen(character: str) -> bool:
     return character not in BLANKS and unicodedata.category(character)[0] not in "CMZ"
 
 
-def or_none(check: Check) -> Check:
-    """Return a check that also accepts None."""
-    return lambda value: "" if value is None else check(value)
+def _or_none(field: Field) -> Field:
+    """Return a field that may be left out or null."""
+    schema = {"anyOf": [field.schema, {"type": "null"}]}
+    return Field(lambda value: "" if value is None else field.check(value), schema, is_needed=False)
 
 
-def email(value: Any) -> str:
-    """Return what is wrong with an email address, or ""."""
+def _email(value: Any) -> str:
     if not isinstance(value, str):
         return "Required" if value is None else "Expected a string"
     return "" if len(value) <= LONGEST_EMAIL and EMAIL.match(value) else "Invalid email"
@@ -138,12 +151,8 @@ def cursor(value: Any) -> str:
     return "" if is_ulid(value) else "Expected 26 upper-case Crockford characters"
 
 
-def path_id(request: Request) -> str:
-    """Return the room, or the session, that the path names, in lower case."""
-    given: str = request.path_params["id"]
-    if not UUID.match(given):
-        raise Refusal(400, "Validation failed (uuid is expected)")
-    return given.lower()
+def _one_of(*words: str) -> Field:
+    return Field(lambda value: "" if value in words else f"Must be one of {', '.join(words)}", {"enum": list(words)})
 
 
 def name(value: object) -> str:
@@ -155,16 +164,40 @@ def name(value: object) -> str:
     return ""
 
 
-def one_of(*words: str) -> Check:
-    """Return a check that a value is one of these words."""
-    return lambda value: "" if value in words else f"Must be one of {', '.join(words)}"
+def _pattern(expression: re.Pattern[str]) -> str:
+    return f"^{expression.pattern}".replace("\\Z", "$")
+
+
+ADDRESS = Field(_email, {"type": "string", "maxLength": LONGEST_EMAIL, "pattern": _pattern(EMAIL)})
+CURSOR = Field(cursor, {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"})
+FILE = Field(name, {"type": "string", "pattern": "^[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]{0,199}$"})
+INVITE = _or_none(_text(1, 100))
+NEW_PASSWORD = _text(passwords.LONG_ENOUGH, passwords.LONGEST)
+# What may be tried at a login: imported accounts may have what nobody can register with now.
+TRIED_EMAIL, TRIED_PASSWORD = _text(1, 320), _text(1, 100)
+SEARCHED = _text(1, LONGEST_QUERY)
+REGISTRATION: Fields = {"email": ADDRESS, "password": NEW_PASSWORD, "invite": INVITE}
+CREDENTIALS: Fields = {"email": TRIED_EMAIL, "password": TRIED_PASSWORD}
+CHANGED_PASSWORD: Fields = {"current": TRIED_PASSWORD, "new": NEW_PASSWORD}
+NEW_ROOM: Fields = {"name": _room_name()}
+JOINING: Fields = {"invite": INVITE}
+READ_MARK: Fields = {"lastReadMessageId": CURSOR}
+KINGDOM_ORDER: Fields = {"action": _one_of(*ACTIONS), "target": FILE}
+
+
+def path_id(request: Request) -> str:
+    """Return the room, or the session, that the path names, in lower case."""
+    given: str = request.path_params["id"]
+    if not UUID.match(given):
+        raise HttpRefusal(400, "Validation failed (uuid is expected)")
+    return given.lower()
 
 
 def path_cursor(request: Request) -> str:
     """Return the message that the path names."""
     given: str = request.path_params["message"]
     if not is_ulid(given):
-        raise Refusal(400, "Validation failed (ulid is expected)")
+        raise HttpRefusal(400, "Validation failed (ulid is expected)")
     return given
 
 
@@ -178,11 +211,11 @@ def page(request: Request) -> Page:
     return Page(limit, given["before"], given["after"])
 
 
-def search(request: Request) -> Search:
+def search(request: Request) -> SearchQuery:
     """Return what the query looks for."""
     given, errors = _query(request, "q", "room", "before", "limit")
     limit = _limit(given["limit"], errors)
-    errors += [("q", why)] if (why := text(1, LONGEST_QUERY)(given["q"])) else []
+    errors += [("q", why)] if (why := SEARCHED.check(given["q"])) else []
     if given["room"] is not None and not UUID.match(given["room"]):
         errors.append(("room", "Expected a UUID"))
     if given["before"] is not None and (why := cursor(given["before"])):
@@ -190,7 +223,7 @@ def search(request: Request) -> Search:
     if errors:
         raise invalid(*errors)
     room = None if given["room"] is None else given["room"].lower()
-    return Search(str(given["q"]), room, given["before"], limit)
+    return SearchQuery(str(given["q"]), room, given["before"], limit)
 
 
 def _query(request: Request, *names: str) -> tuple[dict[str, str | None], list[tuple[str, str]]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kingdom.hall.database.base import Unavailable
 from kingdom.hall.gateway import store
-from kingdom.hall.gateway.store import Store
+from kingdom.hall.gateway.store import ChatStore
 
 MOST_REMEMBERED = 200_000
 FRESH_SECONDS = 60.0
@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 
 
 class Membership:
-    def __init__(self, database: Store, clock: Callable[[], float]) -> None:
+    def __init__(self, database: ChatStore, clock: Callable[[], float]) -> None:
         self._store = database
         self._clock = clock
         self._known: OrderedDict[Pair, float] = OrderedDict()

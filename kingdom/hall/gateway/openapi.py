@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kingdom import __version__
 from kingdom.hall.database import own_rooms
 from kingdom.hall.gateway import inputs
-from kingdom.hall.gateway.orders import ACTIONS
+from kingdom.hall.gateway.inputs import Fields, Json
 
-Json = dict[str, Any]
 UUID: Json = {"type": "string", "format": "uuid", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
-CURSOR: Json = {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}
+CURSOR = inputs.CURSOR.schema
 MOMENT: Json = {"type": "string", "format": "date-time", "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$"}
-EMAIL: Json = {
-    "type": "string",
-    "maxLength": 254,
-    "pattern": r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+$",
-}
-NO_NUL = r"^[^\u0000]*$"
 
 
 def _or_null(schema: Json) -> Json:
@@ -29,8 +20,11 @@ def _object(needed: Json, optional: Json | None = None) -> Json:
     return {"type": "object", "required": list(needed), "properties": {**needed, **(optional or {})}}
 
 
-def _text(least: int, most: int) -> Json:
-    return {"type": "string", "minLength": least, "maxLength": most, "pattern": NO_NUL}
+def _body(fields: Fields) -> Json:
+    needed, optional = (
+        {name: field.schema for name, field in fields.items() if field.is_needed is wanted} for wanted in (True, False)
+    )
+    return _object(needed, optional)
 
 
 SUCCESS: Json = {**_object({"success": {"const": True}}), "additionalProperties": False}
@@ -78,6 +72,7 @@ MESSAGE = _object(
     {"senderName": {"type": "string"}, "removes": CURSOR, "removed": {"const": True}, "about": ABOUT},
 )
 
+REGISTERED = _object({"id": UUID, "email": inputs.ADDRESS.schema})
 ACCOUNT = _object({"id": UUID, "email": {"type": "string"}, "name": NAME, "role": {"enum": ["owner", "member"]}})
 SESSION = _object(
     {"id": UUID, "agent": {"type": "string"}, "begunAt": MOMENT, "expiresAt": MOMENT, "current": {"type": "boolean"}}
@@ -136,7 +131,6 @@ KINGDOM = _object(
     }
 )
 
-NAME_OF_FILE: Json = {"type": "string", "pattern": "^[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]{0,199}$"}
 ORDER = _object(
     {
         "orderId": {"type": "string"},
@@ -163,7 +157,7 @@ def _response(says: str, schema: Json) -> Json:
 
 
 def _operation(
-    name: str, status: str, result: Json | None, refusals: str, body: Json | None = None, needs_token: bool = True
+    name: str, status: str, result: Json | None, refusals: str, body: Fields | None = None, needs_token: bool = True
 ) -> Json:
     done: Json = {"description": "Done"} if result is None else _response("Done", result)
     operation: Json = {"operationId": name, "responses": {status: done}}
@@ -171,8 +165,8 @@ def _operation(
         operation["responses"].setdefault(code, _response(_SAYS[code], INVALID if code == "400" else REFUSAL))
     if body is not None:
         operation["requestBody"] = {
-            "required": bool(body.get("required")),
-            "content": {"application/json": {"schema": body}},
+            "required": any(field.is_needed for field in body.values()),
+            "content": {"application/json": {"schema": _body(body)}},
         }
     if needs_token:
         operation["security"] = [{"token": []}]
@@ -190,17 +184,12 @@ PAGE = [
     _parameter("after", CURSOR),
 ]
 SEARCH: list[Json] = [
-    {"name": "q", "in": "query", "required": True, "schema": _text(1, inputs.LONGEST_QUERY)},
+    {"name": "q", "in": "query", "required": True, "schema": inputs.SEARCHED.schema},
     _parameter("room", UUID),
     PAGE[1],
     PAGE[0],
 ]
 FOUND = _object({"messages": {"type": "array", "items": MESSAGE}, "before": _or_null(CURSOR)})
-INVITE = _or_null(_text(*inputs.CODE))
-REGISTRATION = _object({"email": EMAIL, "password": _text(*inputs.PASSWORD)}, {"invite": INVITE})
-CREDENTIALS = _object({"email": _text(*inputs.SPELT_EMAIL), "password": _text(*inputs.SPELT_PASSWORD)})
-ROOM_NAME: Json = {**_text(*inputs.ROOM_NAME), "pattern": f"^{inputs.NAME.pattern}".replace("\\Z", "$")}
-CHANGED_PASSWORD = _object({"current": _text(*inputs.SPELT_PASSWORD), "new": _text(*inputs.PASSWORD)})
 
 DESCRIPTION: Json = {
     "openapi": "3.1.0",
@@ -209,17 +198,22 @@ DESCRIPTION: Json = {
     "paths": {
         "/auth/register": {
             "post": _operation(
-                "register", "201", _object({"id": UUID, "email": EMAIL}), "400 409 413", REGISTRATION, False
+                "register",
+                "201",
+                _object({"id": UUID, "email": inputs.ADDRESS.schema}),
+                "400 409 413",
+                inputs.REGISTRATION,
+                False,
             )
         },
         "/auth/login": {
             "post": _operation(
-                "login", "200", _object({"accessToken": {"type": "string"}}), "400 401 413", CREDENTIALS, False
+                "login", "200", _object({"accessToken": {"type": "string"}}), "400 401 413", inputs.CREDENTIALS, False
             )
         },
         "/auth/password": {
             "post": {
-                **_operation("changePassword", "204", None, "400 401 413", CHANGED_PASSWORD),
+                **_operation("changePassword", "204", None, "400 401 413", inputs.CHANGED_PASSWORD),
                 "description": "Replaces one's own password, and ends all sessions but this one.",
             },
         },
@@ -232,12 +226,12 @@ DESCRIPTION: Json = {
         },
         "/rooms": {
             "get": _operation("rooms", "200", {"type": "array", "items": LISTED_ROOM}, ""),
-            "post": _operation("addRoom", "201", ROOM, "400 413", _object({"name": ROOM_NAME})),
+            "post": _operation("addRoom", "201", ROOM, "400 413", inputs.NEW_ROOM),
         },
         "/rooms/{id}/join": {
             "parameters": ID_IN_PATH,
             "post": {
-                **_operation("join", "201", MEMBER, "400 404 409 413", _object({}, {"invite": INVITE})),
+                **_operation("join", "201", MEMBER, "400 404 409 413", inputs.JOINING),
                 "description": "The kingdom's own rooms are joined by owners, or with an invitation.",
             },
         },
@@ -269,7 +263,7 @@ DESCRIPTION: Json = {
         },
         "/rooms/{id}/read": {
             "parameters": ID_IN_PATH,
-            "post": _operation("markRead", "201", SUCCESS, "400 413", _object({"lastReadMessageId": CURSOR})),
+            "post": _operation("markRead", "201", SUCCESS, "400 413", inputs.READ_MARK),
         },
         "/search": {
             "get": {
@@ -294,14 +288,14 @@ DESCRIPTION: Json = {
                     "202",
                     _object({"orderId": {"type": "string"}}),
                     "400 413",
-                    _object({"action": {"enum": list(ACTIONS)}, "target": NAME_OF_FILE}),
+                    inputs.KINGDOM_ORDER,
                 ),
                 "description": "Of an owner to the king, about what has this id: retry or cancel a task, put back "
                 "(requeue) an event, a message or what lies in dead/, discard an event.",
             }
         },
         "/kingdom/orders/{order}": {
-            "parameters": [{"name": "order", "in": "path", "required": True, "schema": NAME_OF_FILE}],
+            "parameters": [{"name": "order", "in": "path", "required": True, "schema": inputs.FILE.schema}],
             "get": {
                 **_operation("order", "200", ORDER, "404"),
                 "description": "What came of an order: `outcome` in words and `code` (done or refused), null until the "
@@ -309,7 +303,7 @@ DESCRIPTION: Json = {
             },
         },
         "/kingdom/roles/{role}/restart": {
-            "parameters": [{"name": "role", "in": "path", "required": True, "schema": NAME_OF_FILE}],
+            "parameters": [{"name": "role", "in": "path", "required": True, "schema": inputs.FILE.schema}],
             "post": {
                 **_operation("restartRole", "202", SUCCESS, "404 409"),
                 "description": "Of an owner: the process that plays this role ends and is started again, within "

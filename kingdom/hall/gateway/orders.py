@@ -18,12 +18,12 @@ from kingdom.base.runtime.processes import started_at
 from kingdom.base.times import stamp
 from kingdom.hall.database.base import Row
 from kingdom.hall.database.ids import new_uuid
-from kingdom.hall.gateway.refusals import Refusal
+from kingdom.hall.gateway.refusals import HttpRefusal
 
 ACTIONS = ("retry", "cancel", "requeue", "discard")
 
 
-class Orders:
+class PageOrders:
     def __init__(self, places: Places, queues: Queues, disk: Disk, clock: Callable[[], float]) -> None:
         self._places = places
         self._queues = queues
@@ -51,8 +51,8 @@ class Orders:
         places = self._places
         system, _ = config.for_looking(places, "system")
         if role not in [row.name for row in roster.roles_of(places, system)]:
-            raise Refusal(404, "There is no such role")
+            raise HttpRefusal(404, "There is no such role")
         pid = holder_pid(places.lock(role)) if is_locked(places.lock(role)) else None
         if pid is None or roster.desired_state(places, role) != "up":
-            raise Refusal(409, f"{role} does not run; `kingdom start {role}` starts it")
+            raise HttpRefusal(409, f"{role} does not run; `kingdom start {role}` starts it")
         self._disk.rewrite(places.restart(role), to_json({"pid": pid, "started": started_at(pid), "by": by}))

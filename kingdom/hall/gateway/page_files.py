@@ -11,7 +11,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kingdom.hall.gateway.refusals import Refusal
+from kingdom.hall.gateway.refusals import HttpRefusal
 
 FOLDER = Path(__file__).with_name("pages")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -72,7 +72,7 @@ class PageFiles:
         part = request.path_params.get("part")
         file = self._index if part is None else self._parts.get(part)
         if file is None:
-            raise Refusal(404, "Not Found")
+            raise HttpRefusal(404, "Not Found")
         headers = {**HEADERS, "ETag": file.etag, "Cache-Control": file.cached}
         if file.etag in request.headers.get("if-none-match", ""):
             return Response(None, 304, headers)

@@ -9,7 +9,7 @@ TTL_SECONDS = 60.0
 """A socket that has not said so for so long is taken to be gone."""
 
 
-class Change(NamedTuple):
+class PresenceChange(NamedTuple):
     """Somebody who was not in a room is there now, or the other way round."""
 
     room: str
@@ -24,7 +24,7 @@ class Presence:
         self._where: dict[str, tuple[str, frozenset[str]]] = {}
         self._there: dict[str, dict[str, int]] = {}
 
-    def seen(self, socket: str, user: str, rooms: Iterable[str]) -> list[Change]:
+    def seen(self, socket: str, user: str, rooms: Iterable[str]) -> list[PresenceChange]:
         """Note that a socket of a user is in these rooms, and in no others."""
         self._until[socket] = self._clock() + TTL_SECONDS
         before = self._where.get(socket, (user, frozenset()))[1]
@@ -32,13 +32,13 @@ class Presence:
         self._where[socket] = (user, now)
         return [*self._count(user, before - now, -1), *self._count(user, now - before, 1)]
 
-    def gone(self, socket: str) -> list[Change]:
+    def gone(self, socket: str) -> list[PresenceChange]:
         """Forget a socket."""
         self._until.pop(socket, None)
         user, rooms = self._where.pop(socket, ("", frozenset()))
         return self._count(user, rooms, -1)
 
-    def expire(self) -> list[Change]:
+    def expire(self) -> list[PresenceChange]:
         """Forget the sockets that have been silent for too long."""
         now = self._clock()
         silent = [socket for socket, until in self._until.items() if until <= now]
@@ -48,7 +48,7 @@ class Presence:
         """Return who is in a room."""
         return list(self._there.get(room, ()))
 
-    def _count(self, user: str, rooms: Iterable[str], step: int) -> list[Change]:
+    def _count(self, user: str, rooms: Iterable[str], step: int) -> list[PresenceChange]:
         changes = []
         for room in rooms:
             users = self._there.setdefault(room, {})
@@ -59,5 +59,5 @@ class Presence:
             if not users:
                 del self._there[room]
             if not before or not before + step:
-                changes.append(Change(room, user, step > 0))
+                changes.append(PresenceChange(room, user, step > 0))
         return changes

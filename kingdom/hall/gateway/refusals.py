@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 Errors = list[dict[str, str]]
 
 
-class Refusal(Exception):
+class HttpRefusal(Exception):
     """Ends a request. Answered by `answer`."""
 
     def __init__(self, status: int, message: str, errors: Errors | None = None, retry_after: float = 0.0) -> None:
@@ -21,24 +21,24 @@ class Refusal(Exception):
         self.retry_after = retry_after
 
 
-def unauthorized() -> Refusal:
-    return Refusal(401, "Unauthorized")
+def unauthorized() -> HttpRefusal:
+    return HttpRefusal(401, "Unauthorized")
 
 
-def not_a_member() -> Refusal:
-    return Refusal(403, "Not a member of this room")
+def not_a_member() -> HttpRefusal:
+    return HttpRefusal(403, "Not a member of this room")
 
 
-def no_such_room() -> Refusal:
-    return Refusal(404, "Room not found")
+def no_such_room() -> HttpRefusal:
+    return HttpRefusal(404, "Room not found")
 
 
-def invalid(*errors: tuple[str, str]) -> Refusal:
+def invalid(*errors: tuple[str, str]) -> HttpRefusal:
     """Return the refusal of a body or query: each error is a dotted path and a sentence."""
-    return Refusal(400, "Validation failed", [{"path": path, "message": sentence} for path, sentence in errors])
+    return HttpRefusal(400, "Validation failed", [{"path": path, "message": sentence} for path, sentence in errors])
 
 
-def answer(refusal: Refusal) -> Response:
+def answer(refusal: HttpRefusal) -> Response:
     """Return the response that says so."""
     body: dict[str, object] = {"message": refusal.message}
     if refusal.errors is not None:
@@ -52,5 +52,5 @@ def answer(refusal: Refusal) -> Response:
 
 async def on_refusal(request: Request, error: Exception) -> Response:
     """Answer a refusal that a route has raised."""
-    assert isinstance(error, Refusal)
+    assert isinstance(error, HttpRefusal)
     return answer(error)

@@ -13,17 +13,17 @@ from kingdom.base.words import one_line
 from kingdom.hall.database import accounts, own_rooms, passwords
 from kingdom.hall.database.base import Row, Transaction
 from kingdom.hall.database.ids import iso, new_uuid
-from kingdom.hall.database.records import Command
+from kingdom.hall.database.records import HallCommand
 from kingdom.hall.gateway import inputs, store
 from kingdom.hall.gateway.guesses import Guesses
 from kingdom.hall.gateway.limits import Rate
 from kingdom.hall.gateway.openapi import DESCRIPTION
-from kingdom.hall.gateway.orders import ACTIONS, Orders
+from kingdom.hall.gateway.orders import PageOrders
 from kingdom.hall.gateway.passwords import Passwords
-from kingdom.hall.gateway.refusals import Refusal, unauthorized
+from kingdom.hall.gateway.refusals import HttpRefusal, unauthorized
 from kingdom.hall.gateway.rooms import Rooms
-from kingdom.hall.gateway.sessions import Sessions
-from kingdom.hall.gateway.store import Store
+from kingdom.hall.gateway.sessions import ChatSessions
+from kingdom.hall.gateway.store import ChatStore
 from kingdom.hall.gateway.tokens import LIFETIME_SECONDS, Caller, Tokens
 
 LONGEST_AGENT = 200
@@ -31,12 +31,6 @@ HISTORY_CUT = "History-Cut"
 """The header that names the last message that was deleted behind the cursor of who resumes."""
 NEEDED = ("database", "topics")
 """Without these /health is red; other parts that are down show in its details."""
-INVITE = inputs.or_none(inputs.text(*inputs.CODE))
-REGISTRATION: Mapping[str, inputs.Check] = {
-    "email": inputs.email,
-    "password": inputs.text(*inputs.PASSWORD),
-    "invite": INVITE,
-}
 
 
 class Rest:
@@ -44,17 +38,17 @@ class Rest:
 
     def __init__(
         self,
-        store: Store,
+        store: ChatStore,
         tokens: Tokens,
         passwords: Passwords,
         rates: dict[str, Rate],
         guesses: Guesses,
         rooms: Rooms,
         health: Callable[[], Awaitable[dict[str, str]]],
-        sessions: Sessions,
-        order: Callable[[str, Command], Awaitable[bool]],
+        sessions: ChatSessions,
+        order: Callable[[str, HallCommand], Awaitable[bool]],
         kingdom: Callable[[], Awaitable[bytes]],
-        orders: Orders,
+        orders: PageOrders,
         clock: Callable[[], float],
     ) -> None:
         """`health` returns what is up or down; `order` gives the worker a command under a key, and returns whether the
@@ -75,9 +69,9 @@ class Rest:
 
     async def register(self, request: Request) -> Response:
         self.limit("registrations", request)
-        given = await inputs.body(request, **REGISTRATION)
+        given = await inputs.body(request, inputs.REGISTRATION)
         if own_rooms.looks_own(given["email"].partition("@")[0]):
-            raise Refusal(403, "This name is the kingdom's own")
+            raise HttpRefusal(403, "This name is the kingdom's own")
         return JSONResponse(await self.add_user(given), 201)
 
     async def add_user(self, given: Mapping[str, Any]) -> Row:
@@ -88,12 +82,11 @@ class Rest:
 
     async def login(self, request: Request) -> Response:
         self.limit("logins", request)
-        fields = {"email": inputs.text(*inputs.SPELT_EMAIL), "password": inputs.text(*inputs.SPELT_PASSWORD)}
-        given = await inputs.body(request, **fields)
+        given = await inputs.body(request, inputs.CREDENTIALS)
         spelt, password = given["email"], given["password"]
         user = await self._verified(request, spelt, password)
         if user["banned_at"] is not None:
-            raise Refusal(403, "This account is banned")
+            raise HttpRefusal(403, "This account is banned")
         old = user["password_hash"]
         new = await self._passwords.hash(password) if passwords.is_outdated(old) else old
         session, now = new_uuid(), self._clock()
@@ -105,8 +98,7 @@ class Rest:
     async def change_password(self, request: Request) -> Response:
         caller = await self.caller(request)
         self.limit("logins", request)
-        fields = {"current": inputs.text(*inputs.SPELT_PASSWORD), "new": inputs.text(*inputs.PASSWORD)}
-        given = await inputs.body(request, **fields)
+        given = await inputs.body(request, inputs.CHANGED_PASSWORD)
         user = await self._verified(request, caller.email, given["current"])
         old, new, now = user["password_hash"], await self._passwords.hash(given["new"]), self._clock()
         changed = (caller.user, old, new, caller.session, now)
@@ -126,7 +118,7 @@ class Rest:
         self._guesses.check(account, address)
         if not is_right or user is None:
             self._guesses.note_wrong(account, address, None if user is None else user["id"])
-            raise Refusal(401, "Invalid credentials")
+            raise HttpRefusal(401, "Invalid credentials")
         return user
 
     async def logout(self, request: Request) -> Response:
@@ -149,20 +141,20 @@ class Rest:
         now = self._clock()
         ended = await self._store.run(lambda db: accounts.end_sessions(db, caller.user, now, session))
         if not ended:
-            raise Refusal(404, "Session not found")
+            raise HttpRefusal(404, "Session not found")
         await self._sessions.end(ended)
         self._rooms.sessions_ended(caller.user, ended)
         return JSONResponse({"success": True}, 201)
 
     async def add_room(self, request: Request) -> Response:
         user = (await self.caller(request)).user
-        given = await inputs.body(request, name=inputs.room_name)
+        given = await inputs.body(request, inputs.NEW_ROOM)
         now = iso(self._clock())
         return JSONResponse(await self._store.run(lambda db: store.add_room(db, user, given["name"], now)), 201)
 
     async def join(self, request: Request) -> Response:
         user, room = (await self.caller(request)).user, inputs.path_id(request)
-        invite = (await inputs.body(request, invite=INVITE))["invite"]
+        invite = (await inputs.body(request, inputs.JOINING))["invite"]
         now = self._clock()
         member = await self._store.run(lambda db: store.join(db, room, user, invite, now))
         self._rooms.joined(room, user)
@@ -196,16 +188,16 @@ class Rest:
     async def remove_message(self, request: Request) -> Response:
         caller, room, message = await self.caller(request), inputs.path_id(request), inputs.path_cursor(request)
         if not await self._store.read(lambda db: store.may_remove(db, room, caller.user, message)):
-            raise Refusal(403, "Only its sender and owners may remove a message")
+            raise HttpRefusal(403, "Only its sender and owners may remove a message")
         facts = {"roomId": room, "messageId": message, "by": caller.email}
-        command = Command(new_uuid(), "removeMessage", iso(self._clock()), facts)
+        command = HallCommand(new_uuid(), "removeMessage", iso(self._clock()), facts)
         if not await self._order(room, command):
-            raise Refusal(503, "Service unavailable", retry_after=1)
+            raise HttpRefusal(503, "Service unavailable", retry_after=1)
         return JSONResponse({"commandId": command.id}, 202)
 
     async def mark_read(self, request: Request) -> Response:
         user, room = (await self.caller(request)).user, inputs.path_id(request)
-        message = (await inputs.body(request, lastReadMessageId=inputs.cursor))["lastReadMessageId"]
+        message = (await inputs.body(request, inputs.READ_MARK))["lastReadMessageId"]
         await self._store.run(lambda db: store.mark_read(db, room, user, message))
         self._rooms.read(room, user, message)
         return JSONResponse({"success": True}, 201)
@@ -213,12 +205,12 @@ class Rest:
     async def kingdom(self, request: Request) -> Response:
         user = (await self.caller(request)).user
         if not await self._store.read(lambda db: store.may_see_kingdom(db, user)):
-            raise Refusal(403, "Only for owners and people of the throne room")
+            raise HttpRefusal(403, "Only for owners and people of the throne room")
         return Response(await self._kingdom(), media_type="application/json")
 
     async def give_order(self, request: Request) -> Response:
         caller = await self.caller(request)
-        given = await inputs.body(request, action=inputs.one_of(*ACTIONS), target=inputs.name)
+        given = await inputs.body(request, inputs.KINGDOM_ORDER)
         await self._store.read(lambda db: store.check_owner(db, caller.user))
         order = await asyncio.to_thread(self._orders.give, given["action"], given["target"], caller.email)
         return JSONResponse({"orderId": order}, 202)
@@ -227,7 +219,7 @@ class Rest:
         user, name = (await self.caller(request)).user, request.path_params["order"]
         await self._store.read(lambda db: store.check_owner(db, user))
         if inputs.name(name) or (found := self._orders.look(name)) is None:
-            raise Refusal(404, "There is no such order")
+            raise HttpRefusal(404, "There is no such order")
         return JSONResponse(found)
 
     async def restart(self, request: Request) -> Response:
@@ -262,7 +254,7 @@ class Rest:
     def limit(self, what: str, request: Request) -> None:
         """Count a request of this kind from its address; 429 for one too many."""
         if wait := self._rates[what].wait_seconds(_address(request)):
-            raise Refusal(429, "Too many requests", retry_after=wait)
+            raise HttpRefusal(429, "Too many requests", retry_after=wait)
 
 
 def _address(request: Request) -> str:

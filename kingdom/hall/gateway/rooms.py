@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kingdom.hall.database.records import Signal
-from kingdom.hall.gateway.clients import Client, Clients, Outgoing
+from kingdom.hall.gateway.clients import ChatClient, Clients, Outgoing
 from kingdom.hall.gateway.membership import Membership
-from kingdom.hall.gateway.presence import Change, Presence
-from kingdom.hall.topics.base import Outcome, Producer
+from kingdom.hall.gateway.presence import Presence, PresenceChange
+from kingdom.hall.topics.base import Producer, PublishOutcome
 from kingdom.hall.topics.names import SIGNALS
 
 
@@ -25,23 +25,21 @@ class Rooms:
 
     # What happens here
 
-    def enter(self, client: Client, room: str) -> None:
+    def enter(self, client: ChatClient, room: str) -> None:
         """Let a client have what comes into a room, and tell it who is there."""
         for user in self._presence.users_in(room):
             self._clients.send(client, Outgoing("presence", {"roomId": room, "userId": user, "on": True}))
         self._clients.join(client, room)
         self.seen(client)
 
-    def seen(self, client: Client) -> None:
+    def seen(self, client: ChatClient) -> None:
         """Note that a client is there, in all the rooms that it has joined."""
-        assert client.caller is not None
         if client.rooms:
             self._tell_presence(self._presence.seen(client.sid, client.caller.user, client.rooms))
             self._signal("presence", client.caller.user, socket=client.sid, rooms=sorted(client.rooms))
 
-    def gone(self, client: Client) -> None:
+    def gone(self, client: ChatClient) -> None:
         """Forget a client whose connection has ended."""
-        assert client.caller is not None
         was_present = bool(client.rooms)
         self._clients.forget(client)
         self._tell_presence(self._presence.gone(client.sid))
@@ -52,9 +50,8 @@ class Rooms:
         """Tell of those who have been silent for too long."""
         self._tell_presence(self._presence.expire())
 
-    def typing(self, client: Client, room: str, on: bool) -> None:
+    def typing(self, client: ChatClient, room: str, on: bool) -> None:
         """Tell the others in a room that somebody types, or no longer does."""
-        assert client.caller is not None
         self._tell_typing(room, client.caller.user, on, but=client)
         self._signal("typing", client.caller.user, roomId=room, on=on)
 
@@ -121,11 +118,11 @@ class Rooms:
         for client in self._clients.of_user_outside(user, room):
             self._clients.send(client, told)
 
-    def _tell_presence(self, changes: list[Change]) -> None:
+    def _tell_presence(self, changes: list[PresenceChange]) -> None:
         for room, user, on in changes:
             self._clients.send_to_room(room, Outgoing("presence", {"roomId": room, "userId": user, "on": on}))
 
-    def _tell_typing(self, room: str, user: str, on: bool, but: Client | None = None) -> None:
+    def _tell_typing(self, room: str, user: str, on: bool, but: ChatClient | None = None) -> None:
         self._clients.send_to_room(room, Outgoing("typing", {"roomId": room, "userId": user, "on": on}), but)
 
     def _tell_read(self, room: str, user: str, message: str) -> None:
@@ -137,5 +134,5 @@ class Rooms:
         self._producer.append(SIGNALS, user, signal.to_json(), _ignore)
 
 
-def _ignore(outcome: Outcome, why: str) -> None:
+def _ignore(outcome: PublishOutcome, why: str) -> None:
     """Do nothing: a signal that is lost is not sent again."""

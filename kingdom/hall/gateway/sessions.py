@@ -11,7 +11,7 @@ from kingdom.base.disk.codec import read_json_or, to_json
 from kingdom.hall.database import accounts
 from kingdom.hall.database.base import Transaction, Unavailable, identity
 from kingdom.hall.database.ids import iso
-from kingdom.hall.gateway.store import LONGEST_WAIT, Store
+from kingdom.hall.gateway.store import LONGEST_WAIT, ChatStore
 from kingdom.hall.gateway.tokens import LIFETIME_SECONDS, Caller
 
 LOOK_SECONDS = 5.0
@@ -21,7 +21,7 @@ SKEW_SECONDS = 60.0
 """How far the clocks of two machines may be apart."""
 
 
-class Sessions:
+class ChatSessions:
     """Remembers what the database says, and asks again for what other gateways may have ended.
 
     A restored database has sessions again that had been ended. It is recognised by a lower count of ended sessions than
@@ -29,7 +29,7 @@ class Sessions:
     """
 
     def __init__(
-        self, store: Store, memory: Path, disk: Disk, warn: Callable[[str], None], clock: Callable[[], float]
+        self, store: ChatStore, memory: Path, disk: Disk, warn: Callable[[str], None], clock: Callable[[], float]
     ) -> None:
         """`memory` is a file that no backup holds: how many sessions were ended, by database."""
         self._store = store

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kingdom.hall.database.base import Row, Transaction
 from kingdom.hall.database.ids import iso
-from kingdom.hall.gateway.store import Store
+from kingdom.hall.gateway.store import ChatStore
 from kingdom.hall.gateway.tokens import SECRET
 
 LOOK_SECONDS = 30.0
@@ -18,7 +18,7 @@ WAIT_SECONDS = 0.9
 
 
 class Siblings:
-    def __init__(self, store: Store, name: str, secret: bytes, clock: Callable[[], float]) -> None:
+    def __init__(self, store: ChatStore, name: str, secret: bytes, clock: Callable[[], float]) -> None:
         """`name` is what no other gateway of this database is called, and says where it runs."""
         self._store = store
         self._name = name[:300]

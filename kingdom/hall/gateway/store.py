@@ -13,8 +13,8 @@ from typing import TypeVar
 from kingdom.hall.database import accounts, own_rooms, search
 from kingdom.hall.database.base import Database, Row, Transaction, Unavailable
 from kingdom.hall.database.ids import iso, new_uuid
-from kingdom.hall.gateway.inputs import Page, Search
-from kingdom.hall.gateway.refusals import Refusal, no_such_room, not_a_member, unauthorized
+from kingdom.hall.gateway.inputs import Page, SearchQuery
+from kingdom.hall.gateway.refusals import HttpRefusal, no_such_room, not_a_member, unauthorized
 
 T = TypeVar("T")
 THREADS = 4
@@ -22,7 +22,7 @@ MOST_UNREAD = 1000
 LONGEST_WAIT = 8.0
 
 
-class Store:
+class ChatStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.is_shared = database.is_shared
@@ -77,7 +77,7 @@ def register(db: Transaction, email: str, password_hash: str, invite: str | None
     given = _given_to_newcomer(db, invite, admits, now)
     user = new_uuid()
     if db.one("add_user", id=user, email=email, password_hash=password_hash, created_at=iso(now)) is None:
-        raise Refusal(409, "Email already registered")
+        raise HttpRefusal(409, "Email already registered")
     db.do("name_user", user_id=user, name=email.partition("@")[0][:100])
     accounts.give_role(db, user, given.role)
     if given.role == accounts.OWNER or given.room == own_rooms.THRONE_ROOM:
@@ -91,11 +91,11 @@ def _given_to_newcomer(db: Transaction, invite: str | None, admits: str, now: fl
     """Return what somebody gets who registers. A link of owners is good whatever the setting says."""
     if invite is None:
         if admits != "open":
-            raise Refusal(403, "Registration is closed" if admits == "closed" else "An invitation is needed")
+            raise HttpRefusal(403, "Registration is closed" if admits == "closed" else "An invitation is needed")
         return accounts.Invitation(accounts.MEMBER)
     given = accounts.take_invite(db, invite, now)
     if given is None or (admits == "closed" and given.role != accounts.OWNER):
-        raise Refusal(403, "This invitation is no longer valid")
+        raise HttpRefusal(403, "This invitation is no longer valid")
     return given
 
 
@@ -124,7 +124,7 @@ def change_password(db: Transaction, user: str, old: str, new: str, session: str
 def _replace_hash(db: Transaction, user: str, old: str, new: str) -> None:
     """Replace the hash that was verified. Who changed it meanwhile wins: no session begins with the older password."""
     if not db.do("change_password_hash", id=user, old=old, new=new):
-        raise Refusal(503, "Service unavailable", retry_after=1)
+        raise HttpRefusal(503, "Service unavailable", retry_after=1)
 
 
 def sessions(db: Transaction, user: str, current: str, now: float) -> list[Row]:
@@ -154,10 +154,10 @@ def join(db: Transaction, room: str, user: str, invite: str | None, now: float) 
     if db.one("room", id=room) is None:
         raise no_such_room()
     if db.one("mark_of_room", room_id=room) is not None and not _may_join(db, room, user, invite, now):
-        raise Refusal(403, "This room is joined by invitation")
+        raise HttpRefusal(403, "This room is joined by invitation")
     joined_at = iso(now)
     if db.one("add_member", room_id=room, user_id=user, joined_at=joined_at) is None:
-        raise Refusal(409, "Already a member of this room")
+        raise HttpRefusal(409, "Already a member of this room")
     if room == own_rooms.THRONE_ROOM:
         own_rooms.join_all(db, user, joined_at)
     return {"roomId": room, "userId": user, "joinedAt": joined_at, "lastReadMessageId": None}
@@ -178,7 +178,7 @@ def may_see_kingdom(db: Transaction, user: str) -> bool:
 def check_owner(db: Transaction, user: str) -> None:
     """Refuse who is no owner."""
     if not _is_owner(db, user):
-        raise Refusal(403, "Only for owners")
+        raise HttpRefusal(403, "Only for owners")
 
 
 def _is_owner(db: Transaction, user: str) -> bool:
@@ -283,7 +283,7 @@ def _message(row: Row) -> Row:
     }
 
 
-def find(db: Transaction, user: str, asked: Search) -> Row:
+def find(db: Transaction, user: str, asked: SearchQuery) -> Row:
     """Return the messages that somebody looks for, the newest first, and where the search goes on."""
     if asked.room is not None:
         _check_member(db, asked.room, user)
@@ -298,7 +298,7 @@ def may_remove(db: Transaction, room: str, user: str, message: str) -> bool:
     _check_member(db, room, user)
     row = db.one("message_by_id", id=message)
     if row is None or row["room_id"] != room:
-        raise Refusal(404, "Message not found")
+        raise HttpRefusal(404, "Message not found")
     return row["sender_id"] == user or _is_owner(db, user)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kingdom.base import tables
 from kingdom.base.errors import BadInput
-from kingdom.hall.topics.base import Kit, Topics
+from kingdom.hall.topics.base import Topics, TopicsKit
 
 TOPICS = {
     "files": "kingdom.hall.topics.files:FilesTopics",
@@ -15,7 +15,7 @@ TOPICS = {
 }
 
 
-def open_topics(transport: str, kit: Kit) -> Topics:
+def open_topics(transport: str, kit: TopicsKit) -> Topics:
     """Return the topics of a transport. Nothing is connected yet: a broker that is away shows when it is used."""
     try:
         opened: Topics = tables.load(TOPICS[transport])(kit)

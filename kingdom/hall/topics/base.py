@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -27,7 +27,7 @@ class PositionGone(KingdomError):
     """{reader} had not yet read all that was removed from {topic}: from {missed} on, up to {oldest}"""
 
 
-class Outcome(Enum):
+class PublishOutcome(Enum):
     """What became of an event that was published."""
 
     STORED = "stored"
@@ -37,12 +37,12 @@ class Outcome(Enum):
     """It may be in the topic, or arrive there later."""
 
 
-Done = Callable[[Outcome, str], None]
+Done = Callable[[PublishOutcome, str], None]
 """Told what became of one event, and why if it is not stored. Called once, mostly from another thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TopicRecord:
     """One event in a topic, as a reader finds it."""
 
     topic: str
@@ -55,7 +55,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Kit:
+class TopicsKit:
     """What a transport is made of."""
 
     #: The folder of the files transport.
@@ -74,9 +74,9 @@ class Kit:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def kit_of(services: Services, settings: Mapping[str, Any], passing: frozenset[str]) -> Kit:
+def kit_of(services: Services, settings: Mapping[str, Any], passing: frozenset[str]) -> TopicsKit:
     """Return what the transports of a role are made of."""
-    return Kit(
+    return TopicsKit(
         folder=services.places.topics,
         scratch=services.places.topic_scratch(services.name),
         durability=services.system["durability"],
@@ -108,7 +108,7 @@ class Follower(Protocol):
     def folders(self) -> Sequence[Path]:
         """The folders whose arrivals tell of new records; none where only `poll` can wait for them."""
 
-    def poll(self, seconds: float, at_most: int = 1000) -> list[Record]:
+    def poll(self, seconds: float, at_most: int = 1000) -> list[TopicRecord]:
         """Return the next records, waiting up to `seconds` for the first of them.
 
         TopicsAway while they cannot be read; PositionGone, once, when some were removed before they were read: the
@@ -129,7 +129,7 @@ class GroupReader(Follower, Protocol):
     def holds(self) -> bool:
         """Whether this reader holds any partition now."""
 
-    def commit(self, records: Sequence[Record]) -> None:
+    def commit(self, records: Sequence[TopicRecord]) -> None:
         """Note that the group has passed these records. The note is durable shortly, and when the reader is closed."""
 
 
@@ -154,6 +154,12 @@ class Topics(Protocol):
         Of files also younger ones, if there are more than config/hall.yaml allows.
 
         Return how many steps of removal that took: a large topic takes several calls.
+        """
+
+    def amend(self, topic: str, change: Callable[[bytes], bytes]) -> Iterator[None]:
+        """Replace each value by what `change` returns for it, a step at a time; places and order of records stay.
+
+        A broker cannot do that: there nothing happens, and `trim` removes old records. TopicsAway when it fails.
         """
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -146,15 +146,15 @@ class Batches:
         """Return the lines of the file that begins with this event; FileNotFoundError when it is not there."""
         return _split(read_bytes(self._file(first), LARGEST_FILE))
 
-    def numbered(self, first: int) -> list[Line]:
+    def numbered(self, first: int) -> list[BatchLine]:
         """Return the lines of the file that begins with this event; FileNotFoundError when it is not there.
 
         Its events end where the next file begins: a damaged file may have more lines than it was written with.
         """
         lines = self.lines(first)
         end = next((at for at in range(1, len(lines)) if self.is_there(first + at)), len(lines))
-        events = [Line(first + at, line) for at, line in enumerate(lines[:end])]
-        return events + [Line(first + end - 1, line, past) for past, line in enumerate(lines[end:], 1)]
+        events = [BatchLine(first + at, line) for at, line in enumerate(lines[:end])]
+        return events + [BatchLine(first + end - 1, line, past) for past, line in enumerate(lines[end:], 1)]
 
     def first_containing(self, number: int) -> int | None:
         """Return where the file begins that holds this event, or would: the last that does not begin behind it."""
@@ -201,6 +201,24 @@ class Batches:
                 self._disk.remove_all(removed if alone else [])
                 return len(removed) if alone else 0
         return 0
+
+    def amend(self, change: Callable[[bytes], bytes]) -> Iterator[None]:
+        """Replace each value by what `change` returns for it; yield after each file. Numbers of events stay."""
+        for first in self.numbers():
+            with suppress(FileNotFoundError):  # removed meanwhile
+                self._amend(first, change)
+            yield
+
+    def _amend(self, first: int, change: Callable[[bytes], bytes]) -> None:
+        lines = self.lines(first)
+        amended = [_amended(line, change) for line in lines]
+        if amended == lines:
+            return
+        path = self._file(first)
+        with self._nothing_is_removed(), self._disk.drafts([(path, b"\n".join([*amended, b""]))]) as (drafts,):
+            about = os.stat(path)  # it must not come back once it was removed, nor be kept longer
+            os.utime(drafts[0][0], ns=(about.st_atime_ns, about.st_mtime_ns))
+            self._disk.show_changed(drafts)
 
     def _next_file(self) -> NewFile:
         prepared, self._prepared = self._prepared, None
@@ -298,7 +316,7 @@ class Batches:
             return os.open(path, flags, 0o600)
 
 
-class Line(NamedTuple):
+class BatchLine(NamedTuple):
     """One line of a file, as a reader finds it."""
 
     #: Of its event; of a surplus line that of the event before it.
@@ -308,7 +326,7 @@ class Line(NamedTuple):
     surplus: int = 0
 
 
-class Reading:
+class BatchReading:
     """One reader's place in the files of a topic."""
 
     def __init__(self, batches: Batches, topic: str, reader: str, start: int | None) -> None:
@@ -319,14 +337,14 @@ class Reading:
         self._next = start
         #: The file that was opened last, by its first event.
         self._file = -1 if start is None else start - 1
-        self._lines: list[Line] = []
+        self._lines: list[BatchLine] = []
         self._at = 0
         self._is_started = False
         self._gone: PositionGone | None = None
         self._looked_at = 0.0
         self._seen = 0
 
-    def read(self, at_most: int) -> list[Line]:
+    def read(self, at_most: int) -> list[BatchLine]:
         """Return the next lines. Surplus ones come with the event before them, also when that makes a few too many."""
         if self._at >= len(self._lines) and not self._opens_next():
             return []
@@ -401,6 +419,12 @@ class Reading:
     def _jump(self, number: int) -> None:
         self._gone = PositionGone(reader=self._reader, topic=self._topic, missed=self._next, oldest=number)
         self._next, self._lines, self._at, self._file = number, [], 0, number - 1
+
+
+def _amended(line: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    key, value = of_line(line)
+    amended = change(value)
+    return line if amended == value else to_line(key, amended).rstrip(b"\n")
 
 
 def _is_batch(name: str) -> bool:

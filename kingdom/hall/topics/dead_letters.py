@@ -8,13 +8,13 @@ import hashlib
 import orjson
 
 from kingdom.base.times import stamp
-from kingdom.hall.topics.base import Record
+from kingdom.hall.topics.base import TopicRecord
 
 KEPT = 64 * 1024
 LONGEST_REASON = 1000
 
 
-def of(record: Record, reason: str, now: float) -> bytes:
+def of(record: TopicRecord, reason: str, now: float) -> bytes:
     """Return the dead letter of a record: where it lies, why, its digest, and the first 64 KB in base64."""
     letter = {
         "topic": record.topic,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,13 +26,13 @@ from kingdom.hall.topics.base import (
     Done,
     Follower,
     GroupReader,
-    Kit,
-    Outcome,
     Producer,
-    Record,
+    PublishOutcome,
+    TopicRecord,
     TopicsAway,
+    TopicsKit,
 )
-from kingdom.hall.topics.batches import LARGEST_BATCH, Batches, Line, NotDurable, Reading
+from kingdom.hall.topics.batches import LARGEST_BATCH, Batches, BatchLine, BatchReading, NotDurable
 
 MOST_EVENTS = 4096
 LONGEST_KEY = 200
@@ -48,7 +48,7 @@ SURPLUS = "the file has more lines than events: it was changed after it was writ
 class FilesTopics:
     """Topics under queue/topics."""
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: TopicsKit) -> None:
         self._kit = kit
         for folder in kit.scratch.glob("*/"):
             Disk(folder).sweep_scratch()
@@ -95,6 +95,12 @@ class FilesTopics:
         most = int(self._kit.settings["retention_files"])
         return topic_batches.trim(min(passed, default=None), now - keep_seconds, most)
 
+    def amend(self, topic: str, change: Callable[[bytes], bytes]) -> Iterator[None]:
+        try:
+            yield from self.batches(topic).amend(change)
+        except (OSError, BadFile) as error:
+            raise TopicsAway(why=str(error)) from None
+
     def check(self) -> None:
         if self._failed:
             raise TopicsAway(why=self._failed)
@@ -140,14 +146,14 @@ class FilesProducer:
 
     def append(self, topic: str, key: str, value: bytes, done: Done) -> None:
         if len(value) > LARGEST_EVENT or len(key) > LONGEST_KEY:
-            done(Outcome.REFUSED, f"{len(value)} bytes under a key of {len(key)} characters, which is too large")
+            done(PublishOutcome.REFUSED, f"{len(value)} bytes under a key of {len(key)} characters, which is too large")
             return
         writer = self._writers.get(topic)
         if writer is None:
             try:
                 writer = self._new_writer(topic)
             except (OSError, BadName) as error:
-                done(Outcome.REFUSED, str(error))
+                done(PublishOutcome.REFUSED, str(error))
                 return
         writer.append(batches.to_line(key, value), done)
 
@@ -193,7 +199,7 @@ class _Writer:
                 if self._thread is not None and len(self._queue) == 1:
                     self._bell.put(None)
                 return
-        done(Outcome.REFUSED, "the topic is closed")
+        done(PublishOutcome.REFUSED, "the topic is closed")
 
     def settled(self, seconds: float) -> bool:
         """Return whether the outcome of all that was appended is known, within this time."""
@@ -244,15 +250,15 @@ class _Writer:
 
     def _write(self, batch: list[Appended]) -> bool:
         """Write events as one file and tell of them. Return False if they are to be tried again."""
-        outcome, why = Outcome.STORED, ""
+        outcome, why = PublishOutcome.STORED, ""
         try:
             self._batches.append([line for line, _ in batch])
         except NotDurable as error:
-            outcome, why = Outcome.UNKNOWN, str(error)
+            outcome, why = PublishOutcome.UNKNOWN, str(error)
         except (OSError, KingdomError) as error:
-            outcome, why = Outcome.REFUSED, str(error)
+            outcome, why = PublishOutcome.REFUSED, str(error)
         self._topics.note(why)
-        if outcome is Outcome.REFUSED and self._patient:
+        if outcome is PublishOutcome.REFUSED and self._patient:
             self._queue.extendleft(reversed(batch))
             return False
         for _, done in batch:
@@ -263,16 +269,16 @@ class _Writer:
 class FilesFollower:
     """Reads several topics from their ends on."""
 
-    def __init__(self, topics: Sequence[tuple[str, Batches]], kit: Kit) -> None:
+    def __init__(self, topics: Sequence[tuple[str, Batches]], kit: TopicsKit) -> None:
         self._batches = dict(topics)
-        self._readings = [(topic, Reading(found, topic, "a reader", found.end())) for topic, found in topics]
+        self._readings = [(topic, BatchReading(found, topic, "a reader", found.end())) for topic, found in topics]
         self._sleep = _Sleep(self.folders, kit)
 
     @property
     def folders(self) -> Sequence[Path]:
         return [found.folder for found in self._batches.values()]
 
-    def poll(self, seconds: float, at_most: int = 1000) -> list[Record]:
+    def poll(self, seconds: float, at_most: int = 1000) -> list[TopicRecord]:
         return self._sleep.until_there_are(lambda: _read(self._readings, at_most), seconds)
 
     def close(self) -> None:
@@ -282,14 +288,14 @@ class FilesFollower:
 class FilesGroupReader:
     """Reads several topics for a group whose position in each is a file, and whose holder has its lock."""
 
-    def __init__(self, group: str, topics: Sequence[tuple[str, Batches]], kit: Kit) -> None:
+    def __init__(self, group: str, topics: Sequence[tuple[str, Batches]], kit: TopicsKit) -> None:
         self._group = check_name("group", group)
         self._batches = dict(topics)
-        self._readings: list[tuple[str, Reading]] = []
+        self._readings: list[tuple[str, BatchReading]] = []
         self._locks = [Lock(found.groups / f"{group}.lock", f"reader of {topic}") for topic, found in topics]
         self._disk = Disk(kit.scratch / f"{group}-positions", durability=kit.durability, guard=kit.guard)
         #: What was read and is not known to be durable.
-        self._found: list[Record] = []
+        self._found: list[TopicRecord] = []
         self._passed: dict[str, int] = {}
         self._noted: dict[str, int] = {}
         self._noted_at = 0.0
@@ -304,14 +310,14 @@ class FilesGroupReader:
     def holds(self) -> bool:
         return bool(self._readings)
 
-    def poll(self, seconds: float, at_most: int = 1000) -> list[Record]:
+    def poll(self, seconds: float, at_most: int = 1000) -> list[TopicRecord]:
         if not self.holds and not self._takes_hold():
             self._sleep.a_while(min(seconds, LOOK_SECONDS))
             return []
         self._note(time.monotonic() - NOTE_SECONDS)
         return self._sleep.until_there_are(lambda: self._read(at_most), seconds)
 
-    def commit(self, records: Sequence[Record]) -> None:
+    def commit(self, records: Sequence[TopicRecord]) -> None:
         for record in records:
             self._passed[record.topic] = _number(record.position) + 1
         self._note(time.monotonic() - NOTE_SECONDS)
@@ -338,10 +344,12 @@ class FilesGroupReader:
             return False
         starts = {topic: _passed(found, self._group) for topic, found in self._batches.items()}
         who = f"the group {self._group}"
-        self._readings = [(topic, Reading(self._batches[topic], topic, who, start)) for topic, start in starts.items()]
+        self._readings = [
+            (topic, BatchReading(self._batches[topic], topic, who, start)) for topic, start in starts.items()
+        ]
         return True
 
-    def _read(self, at_most: int) -> list[Record]:
+    def _read(self, at_most: int) -> list[TopicRecord]:
         """Return the next records when their files are durable.
 
         Else a power cut could keep their effects and lose the files, whose numbers would be given away again. And while
@@ -371,7 +379,7 @@ class FilesGroupReader:
 class _Sleep:
     """Sleeps until a file arrives in one of the folders, and until it is ended."""
 
-    def __init__(self, folders: Sequence[Path], kit: Kit) -> None:
+    def __init__(self, folders: Sequence[Path], kit: TopicsKit) -> None:
         self._folders = folders
         self._wake = kit.wake
         self._waker: Waker | None = None
@@ -379,7 +387,7 @@ class _Sleep:
         self._ended = False
         self._sleeping = threading.Lock()
 
-    def until_there_are(self, read: Callable[[], list[Record]], seconds: float) -> list[Record]:
+    def until_there_are(self, read: Callable[[], list[TopicRecord]], seconds: float) -> list[TopicRecord]:
         """Return the first records that come within this time."""
         until = time.monotonic() + seconds
         while not (found := read()) and not self._ended and (left := until - time.monotonic()) > 0:
@@ -409,10 +417,10 @@ class _Sleep:
             self._alarm.close()
 
 
-def _read(readings: Sequence[tuple[str, Reading]], at_most: int) -> list[Record]:
+def _read(readings: Sequence[tuple[str, BatchReading]], at_most: int) -> list[TopicRecord]:
     for _, reading in readings:
         reading.check()
-    found: list[Record] = []
+    found: list[TopicRecord] = []
     try:
         for topic, reading in readings:
             while len(found) < at_most and (lines := reading.read(at_most - len(found))):
@@ -423,10 +431,10 @@ def _read(readings: Sequence[tuple[str, Reading]], at_most: int) -> list[Record]
     return found
 
 
-def _record(topic: str, line: Line) -> Record:
+def _record(topic: str, line: BatchLine) -> TopicRecord:
     if not line.surplus:
-        return Record(topic, f"0:{line.number}", *batches.of_line(line.data))
-    return Record(topic, f"0:{line.number}+{line.surplus}", "", line.data, SURPLUS)
+        return TopicRecord(topic, f"0:{line.number}", *batches.of_line(line.data))
+    return TopicRecord(topic, f"0:{line.number}+{line.surplus}", "", line.data, SURPLUS)
 
 
 def _number(position: str) -> int:

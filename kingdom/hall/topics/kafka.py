@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,12 +27,12 @@ from kingdom.hall.topics.base import (
     Done,
     Follower,
     GroupReader,
-    Kit,
-    Outcome,
     PositionGone,
     Producer,
-    Record,
+    PublishOutcome,
+    TopicRecord,
     TopicsAway,
+    TopicsKit,
 )
 
 PARTITIONS = 3
@@ -76,7 +76,7 @@ T = TypeVar("T")
 class KafkaTopics:
     """Topics at the brokers that hall.yaml names."""
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: TopicsKit) -> None:
         self._kit = kit
         self._settings = kit.settings["kafka"]
         given_options(self._settings["options"], kit)  # refuse them now, and not when they are used
@@ -128,6 +128,9 @@ class KafkaTopics:
             for future in (self._admin().delete_records(gone) if gone else {}).values():
                 _result(future)
             return len(gone)
+
+    def amend(self, topic: str, change: Callable[[bytes], bytes]) -> Iterator[None]:
+        return iter(())
 
     def check(self) -> None:
         with self._errors():
@@ -250,7 +253,7 @@ class KafkaTopics:
         }
 
 
-def given_options(options: Mapping[str, Any], kit: Kit) -> dict[str, Any]:
+def given_options(options: Mapping[str, Any], kit: TopicsKit) -> dict[str, Any]:
     """Return the options of hall.yaml, with what `.env` holds in place of $NAME. Secrets are there alone."""
     found = {}
     for key, value in options.items():
@@ -298,11 +301,11 @@ class KafkaProducer:
 
     def append(self, topic: str, key: str, value: bytes, done: Done) -> None:
         if len(value) > LARGEST_EVENT:
-            done(Outcome.REFUSED, f"{len(value)} bytes, which is too large")
+            done(PublishOutcome.REFUSED, f"{len(value)} bytes, which is too large")
             return
         with self._changed:
             if self._closed:
-                done(Outcome.REFUSED, "the topics are closed")
+                done(PublishOutcome.REFUSED, "the topics are closed")
                 return
             self._open += 1
             if topic in self._ready and not self._waiting:
@@ -339,7 +342,7 @@ class KafkaProducer:
         except TopicsAway as error:
             with self._changed:
                 while self._waiting and self._is_late(self._waiting[0][0]):
-                    self._told(self._waiting.popleft()[-1], Outcome.REFUSED, str(error))
+                    self._told(self._waiting.popleft()[-1], PublishOutcome.REFUSED, str(error))
                 self._changed.wait(SLICE_SECONDS)
             return
         with self._changed:
@@ -357,14 +360,14 @@ class KafkaProducer:
         try:
             self._clients[-1].produce(topic, value, key or None, on_delivery=on_delivery)
         except BufferError:
-            self._told(done, Outcome.REFUSED, "too much waits to be sent")
+            self._told(done, PublishOutcome.REFUSED, "too much waits to be sent")
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
                 # This client cannot go on; what it has sent is settled by its own reports.
                 self._clients.append(Client(self._options))
-            self._told(done, Outcome.REFUSED, str(error.args[0]))
+            self._told(done, PublishOutcome.REFUSED, str(error.args[0]))
 
-    def _told(self, done: Done, outcome: Outcome, why: str) -> None:
+    def _told(self, done: Done, outcome: PublishOutcome, why: str) -> None:
         done(outcome, why)
         with self._changed:
             self._open -= 1
@@ -388,7 +391,7 @@ class _Reader:
     def folders(self) -> Sequence[Path]:
         return ()
 
-    def poll(self, seconds: float, at_most: int = 1000) -> list[Record]:
+    def poll(self, seconds: float, at_most: int = 1000) -> list[TopicRecord]:
         until = time.monotonic() + seconds
         while not self._closed:
             if self._gone:
@@ -399,14 +402,14 @@ class _Reader:
                 return found
         return []
 
-    def _take(self, seconds: float, at_most: int) -> list[Record]:
+    def _take(self, seconds: float, at_most: int) -> list[TopicRecord]:
         with self._using:
             if self._closed:
                 return []
             if self._lost:
                 self._start_anew()
                 return []
-            records: list[Record] = []
+            records: list[TopicRecord] = []
             for message in self._messages(seconds, at_most):
                 partition = (message.topic() or "", message.partition() or 0)
                 if partition not in self._next:
@@ -487,7 +490,7 @@ class KafkaGroupReader(_Reader):
     def holds(self) -> bool:
         return self._assigned > 0
 
-    def poll(self, seconds: float, at_most: int = 1000) -> list[Record]:
+    def poll(self, seconds: float, at_most: int = 1000) -> list[TopicRecord]:
         if not self._is_subscribed:
             self._topics.create_missing(self._names)
             self._consumer.subscribe(self._names, on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
@@ -495,7 +498,7 @@ class KafkaGroupReader(_Reader):
         self._commit(time.monotonic() - COMMIT_SECONDS)
         return super().poll(seconds, at_most)
 
-    def commit(self, records: Sequence[Record]) -> None:
+    def commit(self, records: Sequence[TopicRecord]) -> None:
         for record in records:
             partition, _, offset = record.position.partition(":")
             self._passed[record.topic, int(partition)] = int(offset) + 1
@@ -540,15 +543,15 @@ class KafkaGroupReader(_Reader):
         consumer.unassign()
 
 
-def _outcome(error: KafkaError | None) -> tuple[Outcome, str]:
+def _outcome(error: KafkaError | None) -> tuple[PublishOutcome, str]:
     if error is None:
-        return Outcome.STORED, ""
-    return (Outcome.REFUSED if error.code() in NEVER_STORED else Outcome.UNKNOWN), str(error)
+        return PublishOutcome.STORED, ""
+    return (PublishOutcome.REFUSED if error.code() in NEVER_STORED else PublishOutcome.UNKNOWN), str(error)
 
 
-def _record(message: Message) -> Record:
+def _record(message: Message) -> TopicRecord:
     position = f"{message.partition()}:{message.offset()}"
-    return Record(message.topic() or "", position, _text(message.key()), message.value() or b"")
+    return TopicRecord(message.topic() or "", position, _text(message.key()), message.value() or b"")
 
 
 def _text(key: bytes | str | None) -> str:

@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kingdom.hall.database import moderation, own_rooms
-from kingdom.hall.database.base import Refused, Transaction
+from kingdom.hall.database.base import DatabaseRefused, Transaction
 from kingdom.hall.database.ids import iso
 from kingdom.hall.database.own_rooms import client_msg_id
 from kingdom.hall.database.persist import Arrival, persist
-from kingdom.hall.database.records import Command, MessageCreated, MessagePersisted, Signal
-from kingdom.hall.topics.base import Record
+from kingdom.hall.database.records import HallCommand, MessageCreated, MessagePersisted, Signal
+from kingdom.hall.topics.base import TopicRecord
 from kingdom.hall.topics.names import PERSISTED, SIGNALS
 
 
-class Event(NamedTuple):
+class Consequence(NamedTuple):
     """What is to be published, as a command was carried out."""
 
     topic: str
@@ -27,7 +27,7 @@ class Event(NamedTuple):
     value: bytes
 
 
-def open_room(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def open_room(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """Open a room of the kingdom with a first message, published also if it is there: somebody waits for it."""
     facts = command.facts
     room = facts["roomId"].lower()
@@ -37,53 +37,54 @@ def open_room(db: Transaction, command: Command, record: Record, now: float) -> 
     return [said, *(_signal("joined", user, roomId=room) for user in added)]
 
 
-def remove_message(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def remove_message(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """Blank a message, and add an item to its room's history that names it: who was away learns of it there."""
     room, removed = command.facts["roomId"].lower(), command.facts["messageId"]
-    moderation.blank(db, room, removed)
+    if not moderation.blank(db, room, removed):
+        raise DatabaseRefused(why=f"there is no message {removed} in room {room}")
     own_rooms.add_user(db, iso(now))
     item = _say(db, command, record, now, room, client_msg_id(f"removal of {removed}"), moderation.REMOVED)
     db.do("note_removal", message_id=removed, item_id=item.message_id)
     return [_persisted(replace(item, removes=removed))]
 
 
-def remove_member(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def remove_member(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """End a membership, and the delivery of the room to its sockets."""
     room, user = command.facts["roomId"].lower(), command.facts["userId"].lower()
     moderation.remove_member(db, room, user)
     return [_signal("left", user, roomId=room)]
 
 
-def ban(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def ban(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """Keep somebody out, and end their sessions."""
     user = command.facts["userId"].lower()
     ended = _signal("session_ended", user, sessions=moderation.ban(db, user, now))
     return [ended, *_told_in_rooms(db, user)]
 
 
-def unban(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def unban(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """Let somebody in again."""
     user = command.facts["userId"].lower()
     moderation.unban(db, user)
     return _told_in_rooms(db, user)
 
 
-def end_sessions(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def end_sessions(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """End all sessions of somebody, who may sign in again."""
     user = command.facts["userId"].lower()
     return [_signal("session_ended", user, sessions=moderation.end_sessions(db, user, now))]
 
 
-def keep_room(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def keep_room(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """Note for how many days a room keeps its messages; 0 is for ever."""
     room = command.facts["roomId"].lower()
     if db.one("room", id=room) is None:
-        raise Refused(why=f"there is no room {room}")
+        raise DatabaseRefused(why=f"there is no room {room}")
     db.do("keep_room", room_id=room, days=command.facts["days"])
     return []
 
 
-COMMANDS: Mapping[str, Callable[[Transaction, Command, Record, float], list[Event]]] = {
+COMMANDS: Mapping[str, Callable[[Transaction, HallCommand, TopicRecord, float], list[Consequence]]] = {
     "openRoom": open_room,
     "removeMessage": remove_message,
     "removeMember": remove_member,
@@ -95,7 +96,7 @@ COMMANDS: Mapping[str, Callable[[Transaction, Command, Record, float], list[Even
 """One more command is a function and a row here, and its fields in schemas/hall/command.schema.json."""
 
 
-def carry_out(db: Transaction, command: Command, record: Record, now: float) -> list[Event]:
+def carry_out(db: Transaction, command: HallCommand, record: TopicRecord, now: float) -> list[Consequence]:
     """Carry a command out, and note who has ordered it, if that was a person."""
     events = COMMANDS[command.name](db, command, record, now)
     if (by := command.facts.get("by")) is not None:
@@ -107,8 +108,8 @@ def carry_out(db: Transaction, command: Command, record: Record, now: float) -> 
 
 def _say(
     db: Transaction,
-    command: Command,
-    record: Record,
+    command: HallCommand,
+    record: TopicRecord,
     now: float,
     room: str,
     client_id: str,
@@ -122,14 +123,14 @@ def _say(
     return message
 
 
-def _told_in_rooms(db: Transaction, user: str) -> list[Event]:
+def _told_in_rooms(db: Transaction, user: str) -> list[Consequence]:
     """Return what lets everybody who is in a room with somebody read its members again."""
     return [_signal("joined", user, roomId=row["room_id"]) for row in db.all("rooms_with", user_id=user)]
 
 
-def _persisted(message: MessagePersisted) -> Event:
-    return Event(PERSISTED, message.key, message.to_json())
+def _persisted(message: MessagePersisted) -> Consequence:
+    return Consequence(PERSISTED, message.key, message.to_json())
 
 
-def _signal(kind: str, user: str, **facts: object) -> Event:
-    return Event(SIGNALS, user, Signal(kind, "worker", {"userId": user, **facts}).to_json())
+def _signal(kind: str, user: str, **facts: object) -> Consequence:
+    return Consequence(SIGNALS, user, Signal(kind, "worker", {"userId": user, **facts}).to_json())

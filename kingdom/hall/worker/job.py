@@ -12,9 +12,10 @@ from kingdom.hall.database import retention
 from kingdom.hall.database.base import Unavailable
 from kingdom.hall.database.opening import open_database
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Outcome, PositionGone, Record, TopicsAway, kit_of
+from kingdom.hall.topics.base import PositionGone, PublishOutcome, TopicRecord, TopicsAway, kit_of
 from kingdom.hall.topics.names import COMMANDS, MESSAGES, PASSING, PERSISTED, SIGNALS
-from kingdom.hall.worker.store import Publication, Store
+from kingdom.hall.worker.erasing import Erasing
+from kingdom.hall.worker.store import MessageStore, Publication
 from kingdom.hall.worker.vitals import Vitals
 
 MOST_TOGETHER = 500
@@ -28,6 +29,8 @@ AWAY_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 """How often it looks whether the database is there and has room."""
 TRIM_SECONDS = 60.0
+ERASE_SECONDS = 30.0
+"""How often it looks for texts to erase; after a command at once."""
 MOST_CUT = 1000
 """Old messages that one turn deletes."""
 PASSING_SECONDS = 600.0
@@ -44,16 +47,18 @@ class WorkerJob:
         self._topics = open_topics(services.config["transport"], kit_of(services, services.config, PASSING))
         self._reader = self._topics.group(self._group, COMMANDS, MESSAGES)
         self._producer = self._topics.producer(patient=True)
-        self._store = Store(self._database, services.clock)
+        self._store = MessageStore(self._database, services.clock)
         self._vitals = Vitals(services, self._group)
+        self._erasing = Erasing(self._database, self._topics)
         #: What was read and is not committed.
-        self._in_hand: Sequence[Record] = ()
+        self._in_hand: Sequence[TopicRecord] = ()
         #: What is to be published of it, once it is stored.
         self._publications: list[Publication] | None = None
         self._is_migrated = False
         self._look_at = 0.0
         self._trim_at = 0.0
         self._cut_at = 0.0
+        self._erase_at = 0.0
 
     def folders(self) -> dict[Path, tuple[str, ...]]:
         return dict.fromkeys(self._reader.folders, ())
@@ -63,6 +68,7 @@ class WorkerJob:
             self._look()
             worked = self._work()
             self._cut()
+            worked = self._erase() or worked
         except (Unavailable, TopicsAway) as error:
             # Nothing was committed: the same messages are taken up again when it is back.
             self._vitals.away(str(error))
@@ -107,7 +113,7 @@ class WorkerJob:
             self._database.check()
             self._look_at = self._services.monotonic() + LOOK_SECONDS
 
-    def _read(self) -> Sequence[Record]:
+    def _read(self) -> Sequence[TopicRecord]:
         try:
             return self._reader.poll(0.0 if self._reader.folders else PATIENCE_SECONDS, MOST_TOGETHER)
         except PositionGone as error:
@@ -123,11 +129,15 @@ class WorkerJob:
                 self._producer.append(publication.topic, publication.key, publication.value, publication.settle)
         if not self._producer.flush(seconds):
             raise TopicsAway(why="what is stored could not be published yet")
-        failed = next((at for at, given in enumerate(self._publications) if given.outcome is not Outcome.STORED), None)
+        failed = next(
+            (at for at, given in enumerate(self._publications) if given.outcome is not PublishOutcome.STORED), None
+        )
         if failed is not None:
             # All from there on again: their order matters, and who reads them drops what it has seen.
             self._publications = [publication.again() for publication in self._publications[failed:]]
             raise TopicsAway(why=self._publications[0].why)
+        if len(self._publications) < len(self._in_hand) or any(record.topic == COMMANDS for record in self._in_hand):
+            self._erase_at = 0.0  # removed now, or sent again after it was removed
         self._reader.commit(self._in_hand)
         self._vitals.committed(self._in_hand, self._store)
         self._in_hand, self._publications = (), None
@@ -159,9 +169,23 @@ class WorkerJob:
         removed = self._database.run(lambda db: retention.cut(db, usual, wall, MOST_CUT))
         self._cut_at = now + (0.0 if removed else TRIM_SECONDS)
 
+    def _erase(self) -> bool:
+        """Erase the texts of removed messages, some files in a turn. Return whether there is more to do at once."""
+        now = self._services.monotonic()
+        if not self._reader.holds or self._in_hand:
+            return False
+        if now >= self._erase_at:
+            self._erasing.look()
+            self._erase_at = now + ERASE_SECONDS
+        try:
+            return self._erasing.go_on()
+        except TopicsAway as error:
+            self._vitals.not_erased(str(error))
+            return False
+
     def _wait(self) -> float:
         if not self._reader.folders:
             return 0.0
-        if self._reader.holds and self._cut_at <= self._services.monotonic():
+        if self._reader.holds and min(self._cut_at, self._erase_at) <= self._services.monotonic():
             return 0.0
         return min(self._vitals.seconds_to_write, LOOK_SECONDS) if self._reader.holds else 1.0

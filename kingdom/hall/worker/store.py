@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kingdom.hall.database.base import Database, Refused, Transaction
+from kingdom.hall.database.base import Database, DatabaseRefused, Transaction
 from kingdom.hall.database.persist import Arrival, persist
-from kingdom.hall.database.records import BadEvent, Command, MessageCreated, MessagePersisted
+from kingdom.hall.database.records import BadEvent, HallCommand, MessageCreated, MessagePersisted
 from kingdom.hall.topics import dead_letters
-from kingdom.hall.topics.base import Outcome, Record
+from kingdom.hall.topics.base import PublishOutcome, TopicRecord
 from kingdom.hall.topics.names import COMMANDS, DEAD, PERSISTED
 from kingdom.hall.worker import commands
 
@@ -22,10 +22,10 @@ class Publication:
     key: str
     value: bytes
     is_begun: bool = False
-    outcome: Outcome | None = None
+    outcome: PublishOutcome | None = None
     why: str = ""
 
-    def settle(self, outcome: Outcome, why: str) -> None:
+    def settle(self, outcome: PublishOutcome, why: str) -> None:
         """Note what became of it. Called from the producer's thread."""
         self.why = why
         self.outcome = outcome
@@ -35,7 +35,7 @@ class Publication:
         return Publication(self.topic, self.key, self.value, why=self.why)
 
 
-class Store:
+class MessageStore:
     """Turns records of `chat.messages.v1` into rows, carries commands out, and says what is to be published of each."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
@@ -46,7 +46,7 @@ class Store:
         self.refused: list[str] = []
         """Why the last group's dead letters were refused."""
 
-    def store(self, records: Sequence[Record]) -> list[Publication]:
+    def store(self, records: Sequence[TopicRecord]) -> list[Publication]:
         """Carry out the commands, then store all that can be stored.
 
         Return what is to be published: messages, and dead letters for the rest.
@@ -57,18 +57,18 @@ class Store:
         done = [publication for record in records if record.topic == COMMANDS for publication in self._do(record)]
         return [*done, *self._store([record for record in records if record.topic != COMMANDS])]
 
-    def _do(self, record: Record) -> list[Publication]:
+    def _do(self, record: TopicRecord) -> list[Publication]:
         """Carry a command out, in a transaction of its own. Return what is to be published of it."""
         now = self._clock()
         try:
-            command = Command.from_json(_value(record))
+            command = HallCommand.from_json(_value(record))
             events = self._database.run(lambda db: commands.carry_out(db, command, record, now))
-        except (BadEvent, Refused) as error:
+        except (BadEvent, DatabaseRefused) as error:
             return [self._dead_letter(record, str(error))]
         return [Publication(*event) for event in events]
 
-    def _store(self, records: Sequence[Record]) -> list[Publication]:
-        arrivals: list[tuple[Record, Arrival]] = []
+    def _store(self, records: Sequence[TopicRecord]) -> list[Publication]:
+        arrivals: list[tuple[TopicRecord, Arrival]] = []
         publications: dict[str, Publication] = {}
         for record in records:
             try:
@@ -78,15 +78,17 @@ class Store:
                 publications[record.position] = self._dead_letter(record, str(error))
         try:
             self._store_together(arrivals, publications)
-        except Refused:
+        except DatabaseRefused:
             for alone in arrivals:
                 try:
                     self._store_together([alone], publications)
-                except Refused as error:
+                except DatabaseRefused as error:
                     publications[alone[0].position] = self._dead_letter(alone[0], str(error))
         return [publications[record.position] for record in records if record.position in publications]
 
-    def _store_together(self, arrivals: Sequence[tuple[Record, Arrival]], publications: dict[str, Publication]) -> None:
+    def _store_together(
+        self, arrivals: Sequence[tuple[TopicRecord, Arrival]], publications: dict[str, Publication]
+    ) -> None:
         if not arrivals:
             return
         now = self._clock()
@@ -101,12 +103,12 @@ class Store:
                 self.stored += 1
                 publications[record.position] = Publication(PERSISTED, message.key, message.to_json())
 
-    def _dead_letter(self, record: Record, why: str) -> Publication:
+    def _dead_letter(self, record: TopicRecord, why: str) -> Publication:
         self.refused.append(f"{record.topic} at {record.position}: {why}")
         return Publication(DEAD, record.key, dead_letters.of(record, why, self._clock()))
 
 
-def _value(record: Record) -> bytes:
+def _value(record: TopicRecord) -> bytes:
     """Return what the event of a record reads; BadEvent if it is no event of its topic."""
     if record.unfit:
         raise BadEvent(what="event", why=record.unfit)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from kingdom.base.disk.codec import to_json
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
-from kingdom.hall.topics.base import Record, Topics, TopicsAway
+from kingdom.hall.topics.base import TopicRecord, Topics, TopicsAway
 from kingdom.hall.topics.names import MESSAGES
-from kingdom.hall.worker.store import Store
+from kingdom.hall.worker.store import MessageStore
 
 WRITE_SECONDS = 1.0
 IDLE_SECONDS = 30.0
@@ -22,7 +22,7 @@ class Vitals:
         self._services = services
         self._path = services.places.worker_snapshot(services.name)
         self._group = group
-        self._away = ""
+        self._away = self._not_erased = ""
         self._written_at = 0.0
         self._said: dict[str, object] = {}
         self._counts = {"passed": 0, "stored": 0, "repeated": 0, "dead": 0, "gaps": 0}
@@ -39,12 +39,18 @@ class Vitals:
             self._services.log.info("goes on: what it waited for is back")
         self._away = ""
 
+    def not_erased(self, why: str) -> None:
+        """Say, once for each reason, that texts of removed messages are still there."""
+        if why != self._not_erased:
+            self._services.log.warn(f"texts of removed messages are still in the topics, and are tried again: {why}")
+        self._not_erased = why
+
     def gone(self, why: str) -> None:
         """Say that messages were removed before they were read."""
         self._counts["gaps"] += 1
         self._services.log.error(f"messages are lost: {why}")
 
-    def committed(self, records: Sequence[Record], store: Store) -> None:
+    def committed(self, records: Sequence[TopicRecord], store: MessageStore) -> None:
         """Count what was committed."""
         self._counts["passed"] += len(records)
         self._counts["stored"], self._counts["repeated"] = store.stored, store.repeated

@@ -17,7 +17,7 @@ from pathlib import Path
 from kingdom.base.disk.atomic import Disk
 from kingdom.base.errors import KingdomError
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import GroupReader, Kit, Outcome, Topics
+from kingdom.hall.topics.base import GroupReader, PublishOutcome, Topics, TopicsKit
 
 TOPIC, GROUP = "chat.messages.v1", "readers"
 EVENTS = 7
@@ -25,7 +25,7 @@ TOGETHER = 3
 
 
 def opened(home: Path, durability: str, who: str) -> Topics:
-    kit = Kit(
+    kit = TopicsKit(
         folder=home / "topics",
         scratch=home / f"scratch-{who}",
         durability=durability,  # type: ignore[arg-type]
@@ -43,17 +43,17 @@ def publish(home: Path, durability: str) -> None:
     producer = topics.producer(patient=True)
     missing = [number for number in range(EVENTS) if str(number) not in known]
     for at in range(0, len(missing), TOGETHER):
-        told: dict[int, Outcome] = {}
+        told: dict[int, PublishOutcome] = {}
         for number in missing[at : at + TOGETHER]:
             producer.append(TOPIC, "room", b'{"n":%d}' % number, _teller(told, number))
-        if producer.flush(5.0) and set(told.values()) == {Outcome.STORED}:
+        if producer.flush(5.0) and set(told.values()) == {PublishOutcome.STORED}:
             ledger.append(home / "acked", "".join(f"{number}\n" for number in told).encode(), sync=True)
         else:
             raise SystemExit(1)
     topics.close()
 
 
-def _teller(told: dict[int, Outcome], number: int):  # type: ignore[no-untyped-def]
+def _teller(told: dict[int, PublishOutcome], number: int):  # type: ignore[no-untyped-def]
     return lambda outcome, why: told.__setitem__(number, outcome)
 
 

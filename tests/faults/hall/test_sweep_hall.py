@@ -5,7 +5,11 @@ What was acknowledged is there, each message is stored and told under one id, no
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,11 +18,12 @@ import pytest
 from kingdom.base.disk.atomic import Disk
 from kingdom.base.home.places import Places
 from kingdom.hall.database.base import Transaction
+from kingdom.hall.database.moderation import REMOVED
 from kingdom.hall.database.opening import open_database
-from kingdom.hall.database.records import MessageCreated
+from kingdom.hall.database.records import HallCommand, MessageCreated
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Kit, Outcome
-from kingdom.hall.topics.names import DEAD, MESSAGES, PERSISTED
+from kingdom.hall.topics.base import PublishOutcome, TopicsKit
+from kingdom.hall.topics.names import COMMANDS, DEAD, MESSAGES, PERSISTED
 from tests.faults import homes, oracle, trees
 from tests.faults.hall import acts
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
@@ -51,16 +56,21 @@ def prepare(home: Path) -> None:
     database.run(fill)
     database.close()
     (places.home / "state/hall/hall.db").chmod(0o600)  # as a role makes it
-    kit = Kit(places.topics, places.topic_scratch("gateway"), "process", lambda: None, {})
-    topics = open_topics("files", kit)
-    producer = topics.producer(patient=True)
-    outcomes: list[Outcome] = []
     for batch in BATCHES:
-        for event in batch:
-            producer.append(MESSAGES, event.key, event.to_json(), lambda outcome, _: outcomes.append(outcome))
-        producer.flush(SOON)
+        _publish(places, [(MESSAGES, event.key, event.to_json()) for event in batch])
+
+
+def _publish(places: Places, events: Sequence[tuple[str, str, bytes]]) -> None:
+    topics = open_topics(
+        "files", TopicsKit(places.topics, places.topic_scratch("gateway"), "process", lambda: None, {})
+    )
+    producer = topics.producer(patient=True)
+    outcomes: list[PublishOutcome] = []
+    for event in events:
+        producer.append(*event, lambda outcome, _: outcomes.append(outcome))
+    producer.flush(SOON)
     topics.close()
-    assert outcomes == [Outcome.STORED] * 7
+    assert outcomes == [PublishOutcome.STORED] * len(events)
 
 
 def check(home: Path) -> list[str]:
@@ -126,6 +136,36 @@ def _passed(home: Path) -> list[str]:
 WORKER = Step("worker", ("-m", "kingdom.worker", "--once"), prepare, check, at_fault=at_fault, steady=False)
 
 
+def prepare_removal(home: Path) -> None:
+    """Have a worker store messages, remove one of them, and let its client send it again."""
+    prepare(home)
+    run_once(home)
+    [id] = [id for id, content in _rows(home) if content == "message 3"]
+    facts = {"roomId": ROOM, "messageId": id, "by": "a@example.org"}
+    removal = HallCommand("9b8f1c1e-6a55-4b0e-9d0a-3a8f5ce9a009", "removeMessage", LONG_AGO, facts)
+    again = _message(3)
+    _publish(Places(home), [(COMMANDS, ROOM, removal.to_json()), (MESSAGES, again.key, again.to_json())])
+
+
+def run_once(home: Path) -> None:
+    argv = [sys.executable, *WORKER.argv]
+    subprocess.run(argv, env={**os.environ, "KINGDOM_HOME": str(home)}, cwd=home, check=True, timeout=SOON)
+
+
+def check_removal(home: Path) -> list[str]:
+    """The text is nowhere, everything else is, and each number of a topic has its event."""
+    wrong = [f"still in {path}" for path in home.rglob("*") if path.is_file() and b"message 3" in path.read_bytes()]
+    contents = [content for _, content in _rows(home)]
+    kept = [f"message {number}" for number in GOOD if number != 3]
+    wrong += [] if contents == [*kept[:2], "", *kept[2:], REMOVED] else [f"stored are {contents}"]
+    told = {event["messageId"]: event["content"] for event in _events(home, PERSISTED)}
+    wrong += [] if told == dict(_rows(home)) else [f"told is {told}"]
+    return [*oracle.tidy(home), *half_visible(home), *wrong]
+
+
+REMOVAL = Step("removal", WORKER.argv, prepare_removal, check_removal, at_fault=half_visible, steady=False)
+
+
 def reading(durability: str = "process") -> Step:
     argv = (ACTS, "{home}", durability, "read")
     return Step("topic read", argv, acts.prepare_reading, acts.check_reading, at_fault=acts.check_while_reading)
@@ -158,7 +198,12 @@ def test_no_fault_at_any_call_of_the_worker_loses_or_doubles_a_message(fault: st
     none_bad(sweep(WORKER, fault, budget=QUICK_POINTS), figure)
 
 
-STEPS = [publishing("power"), reading("power"), overtaking(), WORKER]
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_at_any_call_of_the_worker_leaves_a_removed_text(fault: str, figure: oracle.Figure) -> None:
+    none_bad(sweep(REMOVAL, fault, budget=QUICK_POINTS), figure)
+
+
+STEPS = [publishing("power"), reading("power"), overtaking(), WORKER, REMOVAL]
 
 
 @pytest.mark.parametrize("step", STEPS if trees.CAMPAIGN else [WORKER], ids=lambda step: step.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,13 +60,6 @@ def _uvicorn() -> Callable[..., Any]:
     return uvicorn.Config.__init__
 
 
-def _engineio() -> Callable[..., Any]:
-    from engineio.base_server import BaseServer
-
-    init: Callable[..., Any] = BaseServer.__init__
-    return init
-
-
 def _slack(what: str) -> Callable[[], Callable[..., Any]]:
     def load() -> Callable[..., Any]:
         from slack_sdk import WebClient
@@ -78,13 +70,6 @@ def _slack(what: str) -> Callable[[], Callable[..., Any]]:
         return init
 
     return load
-
-
-def _close_timeout() -> object:
-    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-
-    source = inspect.getsource(WebSocketsSansIOProtocol.__init__)
-    return float(re.findall(r"self\.close_timeout = ([\d.]+)", source)[0])
 
 
 def _zombies() -> object:
@@ -109,15 +94,8 @@ LIBRARIES = [
     Library("uvicorn timeout_keep_alive", _parameter(_uvicorn, "timeout_keep_alive"), 5, "given: KEEP_ALIVE_SECONDS"),
     Library("uvicorn timeout_graceful_shutdown", _parameter(_uvicorn, "timeout_graceful_shutdown"), None, "not used"),
     Library("uvicorn timeout_notify", _parameter(_uvicorn, "timeout_notify"), 30, "not used: no uvicorn.Server runs"),
-    Library(
-        "uvicorn ws_ping_interval", _parameter(_uvicorn, "ws_ping_interval"), 20.0, "switched off: Engine.IO pings"
-    ),
-    Library("uvicorn ws_ping_timeout", _parameter(_uvicorn, "ws_ping_timeout"), 20.0, "no effect without those pings"),
-    Library(
-        "uvicorn close_timeout", _close_timeout, 10.0, "a web socket that does not answer our close frame is closed"
-    ),
-    Library("engineio ping_interval", _parameter(_engineio, "ping_interval"), 25, "given: PING_SECONDS"),
-    Library("engineio ping_timeout", _parameter(_engineio, "ping_timeout"), 20, "given: PONG_SECONDS"),
+    Library("uvicorn ws_ping_interval", _parameter(_uvicorn, "ws_ping_interval"), 20.0, "not used: Engine.IO pings"),
+    Library("uvicorn ws_ping_timeout", _parameter(_uvicorn, "ws_ping_timeout"), 20.0, "not used either"),
     Library("slack_sdk timeout", _parameter(_slack("web"), "timeout"), 30, "given: slack.call_seconds"),
     Library("slack_sdk ping_interval", _parameter(_slack("client"), "ping_interval"), 5, "given: PING_SECONDS"),
     Library("slack_sdk auto_reconnect", _parameter(_slack("client"), "auto_reconnect_enabled"), True, "switched off"),

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kingdom.hall.gateway.orders import Orders
+from kingdom.hall.gateway.orders import PageOrders
 from tests.faults import trees
 from tests.faults.oracle import Figure
 from tests.faults.watch.kingdoms import BACK_WITHIN, ROLES, THRESHOLD, kingdom, one_of
@@ -26,7 +26,7 @@ def test_a_role_is_restarted_once_and_nobody_else_whoever_is_killed_meanwhile(la
     with kingdom(launcher) as court:
         court.up()
         own = services(court.home, "gateway", Clock())
-        orders = Orders(court.places, own.queues, own.disk, own.clock)
+        orders = PageOrders(court.places, own.queues, own.disk, own.clock)
         for number in range(ROUNDS):
             role, victims, old = dice.choice(ROLES), VICTIMS[number % len(VICTIMS)], court.pids()
             orders.restart(role, "anna@example.org")

@@ -15,12 +15,14 @@ from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import Places
 from kingdom.court.envoy.channels import default_channel, usable_channels, with_hall
 from kingdom.hall.channel.channel import GROUP
+from kingdom.hall.database.ids import new_uuid, next_ulid
 from kingdom.hall.database.own_rooms import THRONE_ROOM, USER, client_msg_id
+from kingdom.hall.database.records import MessagePersisted
 from kingdom.hall.topics.names import PERSISTED
 from tests.court.envoy.envoys import TASK, Envoy
 from tests.fixtures import Clock, all_of, here, message, put
 from tests.hall.channel.halls import contents, hall_envoy, members, owner, rooms, throne_room, turn_until, working
-from tests.hall.worker.hall import Hall
+from tests.hall.worker.hall import LONG_AGO, Hall
 from tests.hall.worker.hall import message as words
 
 CONTEXT = {"reply_context": {"general": "gen-pr", "task_id": TASK}, "checkpoint_path": "state/results/x"}
@@ -149,7 +151,7 @@ def test_what_belongs_to_no_task_is_in_the_throne_room(home: Path, envoy: Envoy,
     assert rooms(hall) == {}
 
 
-def test_its_own_words_those_of_systems_and_those_in_other_rooms_are_not_heard(
+def test_its_own_words_those_of_systems_removed_ones_and_those_in_other_rooms_are_not_heard(
     home: Path, envoy: Envoy, hall: Hall
 ) -> None:
     anna = owner(hall)
@@ -158,6 +160,8 @@ def test_its_own_words_those_of_systems_and_those_in_other_rooms_are_not_heard(
     with working(hall):
         turn_until(envoy, lambda: sent(home, "msg-1"), "the start")
         [room] = rooms_of_tasks(hall)
+        blank = MessagePersisted(next_ulid(0), THRONE_ROOM, anna, new_uuid(), "TEXT", "", LONG_AGO, removed=True)
+        hall.producer.append(PERSISTED, blank.key, blank.to_json(), lambda outcome, why: None)
         hall.publish(
             words(elsewhere, anna, "among us"),
             words(room, USER, "brief me"),

@@ -24,7 +24,7 @@ from kingdom.hall.database.opening import open_database
 from kingdom.hall.database.persist import Arrival, persist
 from kingdom.hall.database.records import MessageCreated, MessagePersisted, Signal
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Kit, Outcome
+from kingdom.hall.topics.base import PublishOutcome, TopicsKit
 from kingdom.hall.topics.names import MESSAGES, PASSING, PERSISTED, SIGNALS
 from tests.hall.gateway.halls import PASSWORD, SECONDS, Hall, Person
 
@@ -113,11 +113,11 @@ async def wrong_redelivery(hall: Hall) -> list[str]:
     second = _persisted(anna, room, next_ulid(2_000, first.message_id))
     async with anna.socket(room) as hers:
         _publish(hall, [first, second, first, second])
-        last = _persisted(anna, room, next_ulid(3_000, second.message_id))
+        last = replace(_persisted(anna, room, next_ulid(3_000, second.message_id)), content="", removed=True)
         _publish(hall, [last])
         await hers.wait("newMessage", lambda told: told["id"] == last.message_id)
-        told = [message["id"] for message in hers.all("newMessage")]
-    wanted = [event.message_id for event in (first, second, last)]
+        told = [(message["id"], message["content"], message.get("removed")) for message in hers.all("newMessage")]
+    wanted = [(event.message_id, event.content, event.removed) for event in (first, second, last)]
     return [] if told == wanted else [f"told {told} instead of {wanted}"]
 
 
@@ -156,14 +156,14 @@ def _publish(hall: Hall, events: list[MessagePersisted]) -> None:
 def _append(hall: Hall, events: list[tuple[str, str, bytes]]) -> None:
     scratch = hall.places.scratch("tests")
     make_folder(scratch)
-    kit = Kit(hall.places.topics, scratch, "process", lambda: None, {}, PASSING)
+    kit = TopicsKit(hall.places.topics, scratch, "process", lambda: None, {}, PASSING)
     topics = open_topics("files", kit)
     producer = topics.producer()
     outcomes: list[Any] = []
     for topic, key, value in events:
         producer.append(topic, key, value, lambda outcome, why: outcomes.append(outcome))
     assert producer.flush(SECONDS)
-    assert outcomes == [Outcome.STORED] * len(events)
+    assert outcomes == [PublishOutcome.STORED] * len(events)
     topics.close()
 
 

@@ -8,7 +8,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
-from kingdom.hall.gateway.frames import FRAMES, FrameProtocol, Listener
+from kingdom.hall.gateway import frames
+from kingdom.hall.gateway.frames import FRAMES, Listener, WebSocket, text_frame
 from tests.waiting import SOON
 
 pytestmark = pytest.mark.anyio
@@ -16,32 +17,41 @@ REQUEST_SECONDS = 0.3
 
 
 class Echo:
-    """An application that answers what it is sent, and ends the web socket on `error` and `cut`."""
+    """An application that answers what it is sent; `error`, `cut` and `close` end the web socket."""
 
     def __init__(self) -> None:
         self.unexpected = 0
         self.ended = asyncio.Event()
-
-    def note_end(self) -> None:
-        self.unexpected += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
             await send({"type": "http.response.body", "body": b"ok"})
             return
-        frames: FrameProtocol = scope["state"][FRAMES]
-        frames.ended_unexpectedly = self.note_end
-        await receive()
         await send({"type": "websocket.accept"})
-        try:
-            while (event := await receive())["type"] == "websocket.receive":
-                if event["text"] == "cut":
-                    frames.cut()
-                assert event["text"] != "error"
-                await send({"type": "websocket.send", "text": event["text"]})
-        finally:
-            self.ended.set()
+        self._frames: WebSocket = scope["state"][FRAMES]
+        self._frames.reader = Echoing(self, self._frames)
+
+
+class Echoing:
+    def __init__(self, echo: Echo, frames: WebSocket) -> None:
+        self._echo, self._frames = echo, frames
+
+    def take(self, packet: str) -> None:
+        if packet == "cut":
+            self._frames.cut()
+        elif packet == "close":
+            while self._frames.put(text_frame(b"x" * 100_000)) < 1 << 20:
+                pass
+            self._frames.close()
+        elif packet == "error":
+            self._frames.transport.close()
+        else:
+            self._frames.put(text_frame(packet.encode()))
+
+    def lost(self, unexpected: bool) -> None:
+        self._echo.unexpected += unexpected
+        self._echo.ended.set()
 
 
 @asynccontextmanager
@@ -100,4 +110,16 @@ async def test_a_gateway_that_stops_ends_its_web_sockets_on_purpose() -> None:
         await socket.send("hello")
         assert await socket.recv() == "hello"
     await asyncio.wait_for(socket.wait_closed(), SOON)
+    assert not echo.unexpected
+
+
+async def test_who_is_hung_up_on_and_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "CLOSE_SECONDS", 0.2)
+    echo = Echo()
+    async with listening(echo) as port:
+        socket = await connect(f"ws://127.0.0.1:{port}", max_queue=1)
+        await socket.send("close")
+        socket.transport.pause_reading()
+        await asyncio.wait_for(echo.ended.wait(), SOON)
+        socket.transport.abort()
     assert not echo.unexpected

@@ -26,9 +26,9 @@ from kingdom.court.soldiers import budgets
 from kingdom.hall.database import own_rooms
 from kingdom.hall.database.ids import iso
 from kingdom.hall.gateway.openapi import DESCRIPTION
-from kingdom.hall.gateway.orders import Orders
+from kingdom.hall.gateway.orders import PageOrders
 from kingdom.hall.gateway.panel import Panel, panel
-from kingdom.hall.gateway.refusals import Refusal
+from kingdom.hall.gateway.refusals import HttpRefusal
 from tests.fixtures import Clock, event, founded, install, put, services, task, write
 from tests.hall.gateway.halls import CHECKOUT
 
@@ -70,9 +70,9 @@ def told(places: Places) -> dict[str, Any]:
     return said
 
 
-def given(places: Places) -> Orders:
+def given(places: Places) -> PageOrders:
     own = services(places.home, "gateway", Clock())
-    return Orders(places, own.queues, own.disk, own.clock)
+    return PageOrders(places, own.queues, own.disk, own.clock)
 
 
 def ask(places: Places, room: str | None = ROOM) -> None:
@@ -181,7 +181,7 @@ def test_a_restart_of_who_does_not_run_is_refused_in_one_line(
 ) -> None:
     places.wanted_folder.mkdir(parents=True, exist_ok=True)
     places.wanted("king").write_text(f"{word}\n")
-    with running(places, "king"), pytest.raises(Refusal) as refused:
+    with running(places, "king"), pytest.raises(HttpRefusal) as refused:
         given(places).restart(role, "anna@example.org")
     assert (refused.value.status, refused.value.message) == (status, says)
     assert [path.name for path in places.wanted_folder.iterdir()] == ["king"]

@@ -20,13 +20,13 @@ from kingdom.base.errors import BadHome
 from kingdom.hall.database.base import Unavailable
 from kingdom.hall.database.passwords import is_outdated
 from kingdom.hall.gateway import frames
-from kingdom.hall.gateway.frames import FRAMES, LARGEST_INCOMING, FrameProtocol, Listener, text_frame
+from kingdom.hall.gateway.frames import FRAMES, LARGEST_INCOMING, Listener, WebSocket, text_frame
 from kingdom.hall.gateway.guesses import Guesses
 from kingdom.hall.gateway.limits import Limit, Rate
 from kingdom.hall.gateway.membership import FRESH_SECONDS, Membership
 from kingdom.hall.gateway.passwords import Passwords
-from kingdom.hall.gateway.presence import TTL_SECONDS, Change, Presence
-from kingdom.hall.gateway.refusals import Refusal
+from kingdom.hall.gateway.presence import TTL_SECONDS, Presence, PresenceChange
+from kingdom.hall.gateway.refusals import HttpRefusal
 from kingdom.hall.gateway.tokens import ALGORITHM, AUDIENCE, LIFETIME_SECONDS, SECRET, Tokens, find_secret
 from tests.fixtures import Clock
 from tests.waiting import SOON, stays
@@ -53,7 +53,7 @@ def test_wrong_passwords_count_for_an_account_and_an_address_and_many_for_all_of
     def refused(address: str, account: str = "anna") -> bool:
         try:
             guesses.check(account, address)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             return refusal.status == 429 and 0 < refusal.retry_after <= 30
         return False
 
@@ -73,12 +73,15 @@ def test_wrong_passwords_count_for_an_account_and_an_address_and_many_for_all_of
 def test_presence_counts_the_sockets_of_a_user() -> None:
     clock = Clock()
     presence = Presence(clock)
-    assert presence.seen("phone", "anna", ["room"]) == [Change("room", "anna", True)]
+    assert presence.seen("phone", "anna", ["room"]) == [PresenceChange("room", "anna", True)]
     assert presence.seen("desk", "anna", ["room"]) == []
     assert presence.gone("phone") == []
-    assert presence.seen("desk", "anna", ["other"]) == [Change("room", "anna", False), Change("other", "anna", True)]
+    assert presence.seen("desk", "anna", ["other"]) == [
+        PresenceChange("room", "anna", False),
+        PresenceChange("other", "anna", True),
+    ]
     assert presence.users_in("other") == ["anna"]
-    assert presence.gone("desk") == [Change("other", "anna", False)]
+    assert presence.gone("desk") == [PresenceChange("other", "anna", False)]
     assert presence.gone("desk") == []
 
 
@@ -90,7 +93,7 @@ def test_a_socket_that_is_silent_is_no_longer_there() -> None:
     clock.pass_(TTL_SECONDS - 1)
     presence.seen("desk", "ben", ["room"])
     clock.pass_(1)
-    assert presence.expire() == [Change("room", "anna", False)]
+    assert presence.expire() == [PresenceChange("room", "anna", False)]
     assert presence.users_in("room") == ["ben"]
 
 
@@ -210,22 +213,11 @@ def test_a_frame_is_what_the_protocol_says(size: int) -> None:
 
 
 def test_small_frames_are_sent_without_delay() -> None:
-    seen: list[int] = []
+    async def talk(frames: WebSocket, client: ClientConnection) -> None:
+        connection = frames.transport.get_extra_info("socket")
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        connection = scope["state"][FRAMES].transport.get_extra_info("socket")
-        seen.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        await send({"type": "websocket.accept"})
-
-    async def run() -> None:
-        listener = Listener(app)
-        port = await listener.listen("127.0.0.1", 0)
-        async with connect(f"ws://127.0.0.1:{port}/"):
-            pass
-        await listener.close(SOON)
-
-    asyncio.run(run())
-    assert seen == [1]
+    with_a_web_socket(talk)
 
 
 UNFINISHED = {
@@ -305,73 +297,64 @@ def _sent(payload: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> 
     return Frame(opcode, payload, fin).serialize(mask=True)
 
 
-WHOLE, LATER, OTHER = _sent(b"take it"), _sent(b"later"), _sent("käse".encode())
+WHOLE, OTHER = _sent(b"whole"), _sent("käse".encode())
 WAYS = {
-    "whole": ([WHOLE], ["take it"], []),
-    "in pieces": ([WHOLE[at : at + 1] for at in range(len(WHOLE))], ["take it"], []),
-    "many at once": ([WHOLE + OTHER + WHOLE[:3], WHOLE[3:]], ["take it", "käse", "take it"], []),
+    "whole": ([WHOLE], ["whole"], 1000),
+    "in pieces": ([WHOLE[at : at + 1] for at in range(len(WHOLE))], ["whole"], 1000),
+    "many at once": ([WHOLE + OTHER + WHOLE[:3], WHOLE[3:]], ["whole", "käse", "whole"], 1000),
     "of any size": (
         [_sent(b"x" * size) for size in (0, 125, 126, 65_535, 65_536)],
         ["x" * size for size in (0, 125, 126, 65_535, 65_536)],
-        [],
+        1000,
     ),
-    "not taken, and what came behind it": ([LATER + WHOLE], [], ["later", "take it"]),
     "in fragments, and what came between": (
         [_sent(b"la", fin=False) + _sent(b"", Opcode.PING) + _sent(b"ter", Opcode.CONT), WHOLE],
-        [],
-        ["later", "take it"],
+        ["later", "whole"],
+        1000,
     ),
-    "bytes": ([_sent(b"\xff", Opcode.BINARY)], [], [b"\xff"]),
-    "a ping before it": ([_sent(b"", Opcode.PING) + WHOLE], ["take it"], []),
-    "too large": ([_sent(b"x" * (LARGEST_INCOMING + 1)), WHOLE], [], [1009]),
-    "not masked": ([Frame(Opcode.TEXT, b"bare").serialize(mask=False) + WHOLE], [], [1002]),
-    "no text": ([_sent(b"take \xff")], [], [1007]),
+    "bytes": ([_sent(b"\xff", Opcode.BINARY), WHOLE], ["whole"], 1000),
+    "too large": ([_sent(b"x" * (LARGEST_INCOMING + 1)), WHOLE], [], 1009),
+    "not masked": ([Frame(Opcode.TEXT, b"bare").serialize(mask=False) + WHOLE], [], 1002),
+    "no text": ([_sent(b"whole \xff"), WHOLE], [], 1007),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_frames_are_taken_at_once_unless_something_waits(way: str) -> None:
-    pieces, at_once, in_turn = WAYS[way]
-    taken: list[str] = []
-    received: list[Any] = []
+def test_texts_arrive_whole_and_in_order_however_they_are_cut(way: str) -> None:
+    pieces, expected, code = WAYS[way]
+    taken = Taken()
 
-    def take(payload: bytes) -> bool:
-        if payload in (b"later", b"take \xff"):
-            return False
-        taken.append(payload.decode())
-        return True
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        frames = scope["state"][FRAMES]
-        await receive()
-        await send({"type": "websocket.accept"})
-        frames.take, frames.is_idle = take, True
+    async def talk(frames: WebSocket, client: ClientConnection) -> None:
+        frames.reader = taken
         for piece in pieces:
             frames.data_received(piece)
-        while len(received) < len(in_turn):
-            event = await receive()
-            received.append(event.get("text") or event.get("bytes") or event.get("code"))
+        frames.close()
+        await client.wait_closed()
+        assert client.close_code == code
 
-    async def run() -> None:
-        listener = Listener(app)
-        port = await listener.listen("127.0.0.1", 0)
-        async with connect(f"ws://127.0.0.1:{port}/", close_timeout=SOON) as client:
-            await client.wait_closed()
-        await listener.close(SOON)
-
-    asyncio.run(run())
-    assert (taken, received) == (at_once, in_turn)
+    with_a_web_socket(talk)
+    assert taken.texts == expected
 
 
-def with_a_web_socket(talk: Callable[[FrameProtocol, ClientConnection], Awaitable[None]]) -> None:
+class Taken:
+    """A reader that keeps what it takes."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def take(self, packet: str) -> None:
+        self.texts.append(packet)
+
+    def lost(self, unexpected: bool) -> None: ...
+
+
+def with_a_web_socket(talk: Callable[[WebSocket, ClientConnection], Awaitable[None]]) -> None:
     """Let a test have both ends of a web socket."""
-    talked = asyncio.Event()
-    ends: asyncio.Queue[FrameProtocol] = asyncio.Queue()
+    ends: asyncio.Queue[WebSocket] = asyncio.Queue()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "websocket.accept"})
         ends.put_nowait(scope["state"][FRAMES])
-        await talked.wait()
 
     async def run() -> None:
         listener = Listener(app)
@@ -380,7 +363,6 @@ def with_a_web_socket(talk: Callable[[FrameProtocol, ClientConnection], Awaitabl
             async with connect(f"ws://127.0.0.1:{port}/", close_timeout=SOON) as client:
                 await talk(await ends.get(), client)
         finally:
-            talked.set()
             await listener.close(SOON)
 
     asyncio.run(asyncio.wait_for(run(), SOON))
@@ -390,7 +372,7 @@ def test_frames_of_two_threads_arrive_whole_and_in_order_when_the_reader_is_slow
     texts = [f"{number} ".ljust(50_000, "x") for number in range(200)]
     ways: list[bool] = []
 
-    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+    async def talk(frames: WebSocket, client: ClientConnection) -> None:
         client.transport.pause_reading()
         for text in texts:
             frame = text_frame(text.encode())
@@ -409,7 +391,7 @@ def test_frames_of_two_threads_arrive_whole_and_in_order_when_the_reader_is_slow
 
 @pytest.mark.parametrize("next_text", ["", "next"])
 def test_the_rest_of_a_frame_comes_before_the_next_one(next_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+    async def talk(frames: WebSocket, client: ClientConnection) -> None:
         write = os.write
         monkeypatch.setattr("os.write", lambda fd, data: write(fd, data[: len(data) // 2 or 1]))
         assert frames.put_at_once(text_frame(b"in two parts"))
@@ -425,7 +407,7 @@ def test_the_rest_of_a_frame_comes_before_the_next_one(next_text: str, monkeypat
 
 
 def test_a_frame_for_who_has_gone_does_not_reach_who_has_the_number_of_the_socket_now() -> None:
-    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+    async def talk(frames: WebSocket, client: ClientConnection) -> None:
         number = frames.transport.get_extra_info("socket").fileno()
         client.transport.abort()
         while frames.transport.get_extra_info("socket").fileno() >= 0:
@@ -449,7 +431,7 @@ def test_a_frame_for_who_has_gone_does_not_reach_who_has_the_number_of_the_socke
 def test_a_socket_is_not_given_up_while_another_thread_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     is_sending, was_ours = threading.Event(), list[bool]()
 
-    async def talk(frames: FrameProtocol, client: ClientConnection) -> None:
+    async def talk(frames: WebSocket, client: ClientConnection) -> None:
         number = frames.transport.get_extra_info("socket").fileno()
         before, write_any = os.fstat(number), os.write
 

@@ -20,14 +20,13 @@ DEFECT = """
 import gc, signal
 
 async def fail(pipe):
-    from engineio.exceptions import QueueEmpty
-    raise QueueEmpty
+    raise OSError
 
 def end_connections(*_):
-    from engineio.async_socket import AsyncSocket
-    AsyncSocket.poll = fail
+    from kingdom.hall.gateway.engine import Pipe
+    Pipe.poll = fail
     for thing in gc.get_objects():
-        if type(thing).__name__ == "FrameProtocol" and not thing.disconnected:
+        if type(thing).__name__ == "WebSocket" and hasattr(thing, "transport"):
             thing.loop.call_soon_threadsafe(thing.transport.close)
 
 signal.signal(signal.SIGUSR2, end_connections)

@@ -11,7 +11,7 @@ import pytest
 
 from kingdom.base.disk.atomic import Disk
 from kingdom.hall.topics.base import PositionGone
-from kingdom.hall.topics.batches import Batches, Line, Reading
+from kingdom.hall.topics.batches import Batches, BatchLine, BatchReading
 from tests.waiting import SOON, wait_until
 
 
@@ -96,7 +96,7 @@ def test_what_is_to_survive_a_power_cut_must_be_in_its_folder(folder: Path) -> N
 
 def test_a_reader_whose_topic_was_emptied_goes_on_at_the_first_event_that_comes(folder: Path) -> None:
     batches = writer(folder)
-    reading = Reading(batches, "chat.v1", "somebody", 5)
+    reading = BatchReading(batches, "chat.v1", "somebody", 5)
     assert reading.read(10) == []
     with pytest.raises(PositionGone, match="from 5 on, up to 0"):
         reading.check()
@@ -110,7 +110,7 @@ def damage(folder: Path, first: int, *lines: bytes) -> None:
     (folder / f"{first:020}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
 
 
-def numbered(lines: Sequence[Line]) -> list[tuple[int, bytes, int]]:
+def numbered(lines: Sequence[BatchLine]) -> list[tuple[int, bytes, int]]:
     return [(line.number, line.data, line.surplus) for line in lines]
 
 
@@ -121,7 +121,7 @@ def test_a_file_with_lines_too_many_hides_nothing_of_those_behind_it(folder: Pat
     damage(folder, 1, b"b", b"c", b"x", b"y")
     found = [(0, b"a", 0), (1, b"b", 0), (2, b"c", 0), (2, b"x", 1), (2, b"y", 2), (3, b"d", 0), (4, b"e", 0)]
     for start in range(5):
-        reading = Reading(batches, "chat.v1", "somebody", start)
+        reading = BatchReading(batches, "chat.v1", "somebody", start)
         read = [line for _ in range(9) for line in reading.read(1)]
         assert numbered(read) == [line for line in found if line[0] >= start]
         reading.check()
@@ -132,7 +132,7 @@ def test_surplus_lines_come_with_the_event_before_them(folder: Path) -> None:
     batches.append([b"a\n"])
     batches.append([b"b\n"])
     damage(folder, 0, b"a", b"x", b"y")
-    reading = Reading(batches, "chat.v1", "somebody", None)
+    reading = BatchReading(batches, "chat.v1", "somebody", None)
     assert [line.data for line in reading.read(1)] == [b"a", b"x", b"y"], "else a position would be between them"
     assert [line.data for line in reading.read(1)] == [b"b"]
 
@@ -141,7 +141,7 @@ def test_a_writer_notices_that_its_newest_file_was_changed(folder: Path) -> None
     batches, others = writer(folder), writer(folder)
     batches.append([b"a\n"])
     damage(folder, 0, b"a", b"x")
-    reading = Reading(others, "chat.v1", "somebody", None)
+    reading = BatchReading(others, "chat.v1", "somebody", None)
     assert numbered(reading.read(9)) == [(0, b"a", 0), (1, b"x", 0)]
     assert batches.append([b"b\n", b"c\n"]) == 2
     assert numbered(reading.read(9)) == [(2, b"b", 0), (3, b"c", 0)]
@@ -155,7 +155,7 @@ def test_a_reader_goes_back_to_a_file_that_came_within_the_lines_it_has_read(fol
     batches.append([b"b\n"])
     last = (folder / f"{1:020}.jsonl").rename(folder.parent / "kept")
     damage(folder, 0, b"a", b"x", b"y")
-    reading = Reading(batches, "chat.v1", "somebody", None)
+    reading = BatchReading(batches, "chat.v1", "somebody", None)
     assert len(reading.read(9)) == 3
     last.rename(folder / f"{1:020}.jsonl")
     found = wait_until(lambda: reading.read(9), SOON, "the file that came")

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kingdom.base.errors import BadInput
-from kingdom.hall.topics.base import Kit
+from kingdom.hall.topics.base import TopicsKit
 
 kafka = pytest.importorskip("kingdom.hall.topics.kafka", reason="no confluent_kafka here: make test-distributed")
 
 
 def options(home: Path, given: dict[str, Any], **secrets: str) -> Any:
-    kit = Kit(home, home, "process", lambda: None, {"kafka": {"options": given}}, secrets=secrets)
+    kit = TopicsKit(home, home, "process", lambda: None, {"kafka": {"options": given}}, secrets=secrets)
     kafka.KafkaTopics(kit)
     return kafka.given_options(given, kit)
 

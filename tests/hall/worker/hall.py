@@ -13,9 +13,9 @@ from kingdom.base.runtime.role import Services
 from kingdom.hall.database.base import Database, Transaction
 from kingdom.hall.database.ids import iso, new_uuid
 from kingdom.hall.database.opening import open_database
-from kingdom.hall.database.records import Command, MessageCreated
+from kingdom.hall.database.records import HallCommand, MessageCreated
 from kingdom.hall.topics import open_topics
-from kingdom.hall.topics.base import Outcome, Record, Topics, kit_of
+from kingdom.hall.topics.base import PublishOutcome, TopicRecord, Topics, kit_of
 from kingdom.hall.topics.names import COMMANDS, DEAD, MESSAGES, PASSING, PERSISTED
 from kingdom.hall.worker.job import WorkerJob
 from tests.contracts.topics import Told
@@ -69,7 +69,7 @@ class Hall:
         self.database.run(work)
         return room
 
-    def publish(self, *values: bytes | MessageCreated, key: str = "") -> list[Outcome]:
+    def publish(self, *values: bytes | MessageCreated, key: str = "") -> list[PublishOutcome]:
         """Publish a message as the gateway does."""
         told = Told()
         for number, value in enumerate(values):
@@ -93,8 +93,8 @@ class Hall:
         return [json.loads(record.value) for record in self._next(self.dead, number)]
 
     @staticmethod
-    def _next(reader: Any, number: int) -> Sequence[Record]:
-        found: list[Record] = []
+    def _next(reader: Any, number: int) -> Sequence[TopicRecord]:
+        found: list[TopicRecord] = []
         wait_until(lambda: found.extend(reader.poll(0.05)) or len(found) >= number, SOON, f"{number} records")
         assert len(found) == number
         return found
@@ -135,16 +135,16 @@ def work(hall: Hall, worker: WorkerJob, passed: int) -> None:
     wait_until(turned, SOON, f"the worker has passed {passed} messages")
 
 
-def give(hall: Hall, *values: Command | bytes) -> None:
+def give(hall: Hall, *values: HallCommand | bytes) -> None:
     """Publish commands."""
-    outcomes: list[Outcome] = []
+    outcomes: list[PublishOutcome] = []
     for value in values:
         raw = value if isinstance(value, bytes) else value.to_json()
         hall.producer.append(COMMANDS, "key", raw, lambda outcome, why: outcomes.append(outcome))
     assert hall.producer.flush(SOON)
-    assert outcomes == [Outcome.STORED] * len(values)
+    assert outcomes == [PublishOutcome.STORED] * len(values)
 
 
-def ordered(name: str, **facts: str | int) -> Command:
+def ordered(name: str, **facts: str | int) -> HallCommand:
     """Return a command that a person has given."""
-    return Command(new_uuid(), name, iso(0.0), {"by": "anna@example.org", **facts})
+    return HallCommand(new_uuid(), name, iso(0.0), {"by": "anna@example.org", **facts})

@@ -12,7 +12,7 @@ import pytest
 from kingdom.base.home import schemas
 from kingdom.hall.database import accounts, own_rooms
 from kingdom.hall.database.ids import iso, new_uuid
-from kingdom.hall.database.records import BadEvent, Command, Signal
+from kingdom.hall.database.records import BadEvent, HallCommand, Signal
 from kingdom.hall.topics.names import COMMANDS as TOPIC
 from kingdom.hall.topics.names import SIGNALS
 from kingdom.hall.worker.commands import COMMANDS
@@ -39,9 +39,9 @@ def carry_out(hall: Hall) -> None:
         wait_until(turned, SOON, "the worker has passed the commands")
 
 
-def opening(room: str, **fields: Any) -> Command:
+def opening(room: str, **fields: Any) -> HallCommand:
     facts = {"roomId": room, "name": "a room", "kind": "task", "clientMsgId": new_uuid(), "content": "hello", **fields}
-    return Command(new_uuid(), "openRoom", iso(0.0), facts)
+    return HallCommand(new_uuid(), "openRoom", iso(0.0), facts)
 
 
 def test_every_command_has_its_part_of_the_schema() -> None:
@@ -196,6 +196,6 @@ def test_a_bad_command_becomes_a_dead_letter_and_the_next_is_carried_out(hall: H
 
 def test_commands_come_back_as_they_were() -> None:
     command = opening(new_uuid())
-    assert Command.from_json(command.to_json()) == command
+    assert HallCommand.from_json(command.to_json()) == command
     with pytest.raises(BadEvent):
-        Command.from_json(json.dumps({"commandId": "x"}).encode())
+        HallCommand.from_json(json.dumps({"commandId": "x"}).encode())

@@ -13,7 +13,7 @@ from kingdom.court.envoy.channels.base import Channel, ChannelKit, ChannelRefuse
 CHANNELS = {
     "console": "kingdom.court.envoy.channels.console:Console",
     "slack": "kingdom.court.envoy.channels.slack:open_channel",
-    "hall": "kingdom.hall.channel.channel:Hall",
+    "hall": "kingdom.hall.channel.channel:HallChannel",
     "webhook": "kingdom.court.envoy.channels.webhook:WebhookChannel",
     "email": "kingdom.court.envoy.channels.email:EmailChannel",
 }

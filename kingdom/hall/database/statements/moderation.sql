@@ -7,6 +7,17 @@ DELETE FROM hall_about WHERE message_id = :message_id;
 -- name: note_removal
 INSERT INTO hall_removals (message_id, item_id) VALUES (:message_id, :item_id) ON CONFLICT (message_id) DO NOTHING;
 
+-- name: note_erasure
+-- A row of its own each time: one that is noted while another is at work may be about a copy that is already passed.
+INSERT INTO hall_erasures (id, room_id, sender_id, client_msg_id)
+SELECT :id, room_id, sender_id, client_msg_id FROM messages WHERE messages.id = :message_id;
+
+-- name: erasures
+SELECT id, room_id, sender_id, client_msg_id FROM hall_erasures;
+
+-- name: erased
+DELETE FROM hall_erasures WHERE id = :id;
+
 -- name: ban
 INSERT INTO hall_accounts (user_id, role, banned_at) VALUES (:user_id, 'member', :at)
 ON CONFLICT (user_id) DO UPDATE SET banned_at = coalesce(hall_accounts.banned_at, excluded.banned_at);
