@@ -1,5 +1,7 @@
 """`kingdom`: the command line. One module per command group, loaded when its command is called."""
 
+from kingdom import wings
+
 COMMANDS = {
     "demo": "kingdom.demo.demo:demo",
     "init": "kingdom.cli.init:init",
@@ -17,10 +19,7 @@ COMMANDS = {
     "events": "kingdom.cli.queues:events",
     "tasks": "kingdom.cli.queues:tasks",
     "queue": "kingdom.cli.queues:queue",
-    "mq": "kingdom.mq.cli.yirangmq:cli",
-    "mime": "kingdom.council.cli.mime:mime",
-    "hall": "kingdom.hall.cli.hall:hall",
-    "council": "kingdom.council.cli.council:council",
+    **{name: row for wing in wings.rows() for name, row in wing.commands.items()},
     "why": "kingdom.cli.why:why",
     "logs": "kingdom.cli.logs:logs",
     "attach": "kingdom.cli.logs:attach",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,24 +10,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Any
 
 import click
 
-from kingdom.base import loopback
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.codec import read_json_or
 from kingdom.base.disk.lock import is_locked
-from kingdom.base.errors import BadConfig, BadHome, Exit, KingdomError, LauncherError
-from kingdom.base.home import config, dotenv, manifests, roster, team
+from kingdom.base.errors import BadConfig, BadHome, Exit, LauncherError
+from kingdom.base.home import config, dotenv, manifests, roster
 from kingdom.base.home.places import Places, find_schema
 from kingdom.base.program import as_json, home, screen
 from kingdom.base.program.screen import Line, Part, Section
 from kingdom.base.records import kept
 from kingdom.base.runtime.processes import all_pids, stat_fields
-from kingdom.base.words import DAY, count, one_line
+from kingdom.base.wing import Finding
+from kingdom.base.words import count, one_line
 from kingdom.cli import engine_services, machine, services
 from kingdom.court import picture
 from kingdom.court.connections.base import Service, ServiceError, ServiceRefused, is_begun, is_set_up, tried
@@ -50,20 +49,7 @@ UNFIT_FILE_SYSTEMS = {
     "9p": "inotify does not work on it",
     "tmpfs": "it is empty after a restart of the machine",
 }
-HEALTH_SECONDS = 5.0
-PACKAGES_OF_THE_HALL: Mapping[str, Callable[[config.Config], bool]] = {
-    "confluent_kafka": lambda hall: hall["transport"] == "kafka",
-    "psycopg": lambda hall: not hall["database"].startswith("sqlite:"),
-}
 MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "bad": ("BAD", "bold red")}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    level: str
-    what: str
-    sentence: str
-    next_step: str = ""
 
 
 Check = Callable[[Places], Iterator[Finding]]
@@ -77,7 +63,7 @@ def doctor(whole: bool, in_json: bool) -> int:
     places = home.find()
     findings = [finding for check in CHECKS for finding in check(places)]
     if in_json:
-        print(as_json.line("doctor", {"findings": [asdict(finding) for finding in findings]}))
+        print(as_json.line("doctor", {"findings": [finding._asdict() for finding in findings]}))
     else:
         screen.show([Section(list(_lines(findings, whole)))])
     return Exit.FAILED if any(finding.level == "bad" for finding in findings) else Exit.DONE
@@ -459,133 +445,10 @@ def _roles(places: Places) -> Iterator[Finding]:
         yield Finding("warn", "roles", what, f"`{home.command()} up` restarts them one by one")
 
 
-def _hall(places: Places) -> Iterator[Finding]:
-    on = [role for role in ("gateway", "worker") if home.system(places)["roles"][role]]
-    if not on:
-        return
-    hall, _ = config.for_looking(places, "hall")
-    if len(on) == 1:
-        other = "worker" if on == ["gateway"] else "gateway"
-        yield Finding("warn", "hall", f"the {on[0]} is switched on and the {other} is not", _switch_on(places, other))
-    for package, is_needed in PACKAGES_OF_THE_HALL.items():
-        if is_needed(hall) and find_spec(package) is None:
-            yield Finding("bad", "hall", f"hall.yaml needs the package {package}, which is not installed")
-    if hall["registration"] == "open" and hall["host"] not in loopback.HOSTS:
-        step = f"write registration: closed into {places.config / 'hall.yaml'}"
-        yield Finding("warn", "hall", f"everybody who reaches {hall['host']} can register", step)
-    yield from _owner(places, hall)
-    for said in picture.workers(places):
-        yield from _worker(said, int(hall["limits"]["worker_lag"]))
-    for said in picture.gateways(places):
-        if said.get("differ"):
-            yield Finding("bad", "hall", one_line(said["differ"], 500))
-        if said.get("address"):
-            yield _health(said["role"], str(said["address"]))
-        else:
-            yield Finding("bad", "hall", f"{said['role']} {one_line(said.get('why'), 200)}")
-        yield from _unexpected_ends(said)
-
-
-def _unexpected_ends(said: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield that a gateway ended sockets for no known reason within the last day."""
-    ends, last = said.get("unexpected_ends"), said.get("unexpected_end_at")
-    if isinstance(ends, int) and isinstance(last, int) and ends and time.time() - last < DAY:
-        step = f"`grep 'no known reason' logs/{said['role']}.log` says when and after how many seconds"
-        yield Finding("bad", "hall", f"{said['role']} ended {count(ends, 'socket')} for no known reason", step)
-
-
-def _owner(places: Places, hall: config.Config) -> Iterator[Finding]:
-    """Yield that nobody owns the hall, if its database can be asked; what is wrong with that its roles tell."""
-    from kingdom.hall.database.accounts import has_owner
-    from kingdom.hall.database.opening import is_there, open_database
-
-    with suppress(KingdomError):
-        secrets = dotenv.secrets(places)
-        if not is_there(hall, secrets, places):
-            return
-        database = open_database(hall, secrets, places)
-        try:
-            if not database.read(has_owner):
-                step = f"`{home.command()} hall invite --owner` prints a link that makes you the owner"
-                yield Finding("warn", "hall", "nobody owns it", step)
-        finally:
-            database.close()
-
-
-def _worker(said: Mapping[str, Any], most: int) -> Iterator[Finding]:
-    """Yield what a worker says that somebody should know."""
-    role, lag = one_line(said["role"]), said.get("lag")
-    if said.get("state") == "waiting":
-        step = "messages stay in their topic until it is back"
-        yield Finding("bad", "hall", f"{role} waits: {one_line(said.get('why'), 200)}", step)
-    elif isinstance(lag, int) and lag > most:
-        step = "further messages are answered FAILED busy until it has caught up"
-        yield Finding("bad", "hall", f"{count(lag, 'message')} wait for {role}", step)
-    else:
-        yield Finding("ok", "hall", f"{role} is {one_line(said.get('state'))}, {lag} messages wait for it")
-    if said.get("gaps"):
-        step = f"`grep lost logs/{role}.log` says which"
-        yield Finding("bad", "hall", f"messages were removed from a topic before {role} had read them", step)
-    if said.get("dead"):
-        step = "queue/topics/chat.messages.dead.v1 says why, or that topic of Kafka"
-        yield Finding("warn", "hall", f"{role} could not store {count(said['dead'], 'message')}", step)
-
-
-def _council(places: Places) -> Iterator[Finding]:
-    """Yield whether the council's agents could start, and what nobody looks after."""
-    waiting = sum(1 for path in places.council.glob("*/*.mime") if path.parent != places.dead_letters)
-    if not roster.is_switched_on(places, "council"):
-        if waiting:
-            what = f"{count(waiting, 'message')} in {places.council} and the council is switched off"
-            yield Finding("warn", "council", what, _switch_on(places, "council"))
-        return
-    agents = team.agents(places)
-    if not agents:
-        install = f"`{home.command()} generals install {team.GENERAL}`"
-        step = f"run {install}, or name agents in {places.config / 'council.yaml'}"
-        yield Finding("warn", "council", "it is switched on and nobody is to be told", step)
-    yield from _agents(places, agents)
-    if buried := len(list(places.dead_letters.glob("*.mime"))):
-        step = f"`{home.command()} council dlq ls` says why"
-        yield Finding("warn", "council", f"{count(buried, 'message was', 'messages were')} given up", step)
-    if agents:
-        yield Finding("ok", "council", f"{count(len(agents), 'agent')}, {count(waiting, 'message')} waiting")
-
-
-def _agents(places: Places, agents: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what each agent lacks, and which of them have no sandbox."""
-    from kingdom.cli import packages
-
-    path = places.config / "council.yaml"
-    for agent, row in agents.items():
-        if (missing := packages.missing_of_agent(places, home.system(places), agent, row)) is not None:
-            yield Finding("bad", "council", f"{agent}: {one_line(missing, 300)}", f"correct agents.{agent} in {path}")
-    if open_ones := [agent for agent, row in agents.items() if row["sandbox"] in ("off", False)]:
-        what = f"{', '.join(open_ones)} {'runs' if len(open_ones) == 1 else 'run'} without a sandbox"
-        yield Finding("warn", "council", f"{what} and may write every queue", f"take `sandbox: off` out of {path}")
-
-
-def _switch_on(places: Places, role: str) -> str:
-    return f"write roles: {{{role}: true}} into {places.config / 'system.yaml'}"
-
-
-def _health(gateway: str, address: str) -> Finding:
-    """Return what a gateway says of itself."""
-    from urllib.error import HTTPError
-    from urllib.request import ProxyHandler, build_opener
-
-    try:
-        with build_opener(ProxyHandler({})).open(f"{address}/health", timeout=HEALTH_SECONDS):
-            return Finding("ok", "hall", f"{gateway} serves {address}")
-    except HTTPError as refused:
-        with refused:
-            failed = (
-                ", ".join(json.loads(refused.read()).get("error", {})) if refused.code == 503 else str(refused.code)
-            )
-        return Finding("bad", "hall", f"{gateway} at {address} says that something is away: {failed}")
-    except (OSError, ValueError) as error:
-        step = f"`{home.command()} restart {gateway}` starts it again"
-        return Finding("bad", "hall", f"{gateway} does not answer at {address}: {one_line(error, 200)}", step)
+def _products(places: Places) -> Iterator[Finding]:
+    for wing in wings.rows():
+        if wing.checks:
+            yield from tables.load(wing.checks)(places)
 
 
 def _gate(places: Places) -> Iterator[Finding]:
@@ -639,8 +502,7 @@ CHECKS: tuple[Check, ...] = (
     _clock,
     _launcher,
     _roles,
-    _hall,
-    _council,
+    _products,
     _locks,
     _gate,
     _dead,

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import click
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import Exit, Usage
 from kingdom.base.home.places import Places
 from kingdom.base.program import as_json, home
 from kingdom.base.runtime.wake import Waker
+from kingdom.base.wing import FsckFinding
 from kingdom.base.words import count, one_line
-from kingdom.cli import fsck_stores
 from kingdom.court.steward.base import launching
 from kingdom.court.upkeep import fsck as upkeep
 from kingdom.court.upkeep.checks import CHECKS
-from kingdom.court.upkeep.fsck import FsckFinding
 
 PAUSE_SECONDS = 1.0
 """Between two looks: what moves meanwhile is no finding."""
@@ -42,10 +43,10 @@ def fsck(repair: bool, in_json: bool) -> int:
             refuse_while_at_work(places)
             findings = [
                 *upkeep.mend(places, CHECKS, home.disk(places), time.time),
-                *fsck_stores.look(places, repair=True),
+                *of_products(places, repair=True),
             ]
     else:
-        findings = [*upkeep.look(places, CHECKS, time.time, _pause), *fsck_stores.look(places, repair=False)]
+        findings = [*upkeep.look(places, CHECKS, time.time, _pause), *of_products(places, repair=False)]
     left = [finding for finding in findings if not finding.repaired]
     if in_json:
         print(
@@ -54,6 +55,13 @@ def fsck(repair: bool, in_json: bool) -> int:
     else:
         print("\n".join(_as_text(places, findings, repair)))
     return Exit.FAILED if left else Exit.DONE
+
+
+def of_products(places: Places, *, repair: bool) -> Iterator[FsckFinding]:
+    """Yield what is wrong in files that one product alone reads; some repair themselves."""
+    for wing in wings.rows():
+        for row in wing.inspections:
+            yield from tables.load(row)(places, repair)
 
 
 def _pause() -> None:

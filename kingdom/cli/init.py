@@ -10,9 +10,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from kingdom.base.disk.atomic import Disk, is_there, make_folder
+from kingdom import wings
+from kingdom.base import tables
+from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.errors import BadHome, Usage
-from kingdom.base.home.places import Places, find_codec, find_data
+from kingdom.base.home.places import Places, find_data
 from kingdom.base.program import home
 from kingdom.cli import packages, shipped
 from kingdom.court.steward.base import launching
@@ -79,8 +81,9 @@ def furnish(places: Places) -> list[str]:
         _add(source, target)
     disk = home.disk(places)
     _add_installer(places, disk)
-    _link_codec(places)
-    _link_council(places)
+    for wing in wings.rows():
+        if wing.furnish:
+            tables.load(wing.furnish)(places)
     packages.install_defaults(places, disk)
     updated = shipped.update(places, disk)
     if versions.version(places) == len(versions.MIGRATIONS):
@@ -104,23 +107,6 @@ def _add_installer(places: Places, disk: Disk) -> None:
             disk.create(before, path.read_bytes())  # another kingdom's
         disk.rewrite(path, script)
         path.chmod(0o700)
-
-
-def _link_codec(places: Places) -> None:
-    """Link the codec of the council's messages, so that it is as new as Kingdom. A file of the owner's own stays."""
-    path, codec = places.codec, find_codec()
-    if path.exists() and not path.is_symlink():
-        return
-    if not (path.is_symlink() and os.readlink(path) == str(codec)):
-        make_folder(path.parent)
-        path.unlink(missing_ok=True)
-        path.symlink_to(codec)
-
-
-def _link_council(places: Places) -> None:
-    """Link the queue of the council beside the others. What is there already stays."""
-    if not is_there(places.council_link):
-        places.council_link.symlink_to(os.path.relpath(places.council, places.queue))
 
 
 def holds_something_else(places: Places) -> bool:

@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.errors import Exit
 from kingdom.base.home import roster
 from kingdom.base.home.places import Places
 from kingdom.base.program import as_json, home, screen
-from kingdom.base.program.screen import Column, Line, Part, Section, Table
+from kingdom.base.program.screen import BAD, LONGEST_TEXT, Column, Line, Part, Section, Table
 from kingdom.base.times import rests_until
 from kingdom.base.words import STATES, count, duration, one_line, time_apart
 from kingdom.court import picture
@@ -26,7 +28,6 @@ ROLE_STYLES = {
     "degraded": "yellow",
     "down": "yellow",
 }
-BAD = "bold red"
 COLUMNS = {
     "waiting": ("pending",),
     "in progress": ("dispatched", "in_progress"),
@@ -37,7 +38,6 @@ COLUMNS = {
 LEAST_WAIT_SECONDS = 2.0
 """What has waited for less is not worth a line."""
 MOST_SHOWN = 3
-LONGEST_TEXT = 200
 LONGEST_SUBJECT = 60
 PER_ROW = 60
 
@@ -73,7 +73,7 @@ def sections(places: Places, view: Picture) -> Iterator[Section]:
     blocks = [_head(view), _disk(places), _questions(view), _missing(view), _outdated(view)]
     blocks += [_failures(view), _running(view, working)]
     blocks += [*_waiting(places, view, working)]
-    blocks += [_roles(view), _watchers(view), _queues(view), _hall(view), _council(view), _cleaning(view), _next(view)]
+    blocks += [_roles(view), _watchers(view), _queues(view), *_products(view), _cleaning(view), _next(view)]
     yield from (block for block in blocks if block.body)
 
 
@@ -318,51 +318,8 @@ def _cell(states: dict[str, int], title: str, column: tuple[str, ...]) -> str | 
     return Part(str(held), BAD if held and title in ("failed", "dead") else "")
 
 
-def _hall(view: Picture) -> Section:
-    rows = [*((said, _gateway(said)) for said in view.gateways), *((said, _worker(said)) for said in view.workers)]
-    return Section([Line([Part(f"{one_line(said['role'])}  ", "dim"), *parts], indent=0) for said, parts in rows])
-
-
-def _council(view: Picture) -> Section:
-    """Say what the council has done, and who is at work."""
-    said = view.council
-    if not said:
-        return Section([])
-    at_work = said.get("at_work")
-    busy = one_line(", ".join(sorted(at_work)), LONGEST_TEXT) if isinstance(at_work, dict) and at_work else "nobody"
-    numbers = {name: said[name] for name in ("waiting", "retrying", "buried") if isinstance(said.get(name), int)}
-    parts = [Part("council  ", "dim"), Part(f"{busy} at work, {count(numbers.get('waiting', 0), 'message')} waiting")]
-    if numbers.get("retrying"):
-        parts.append(Part(f", {numbers['retrying']} to be retried", "yellow"))
-    if numbers.get("buried"):
-        parts.append(Part(f", {count(numbers['buried'], 'dead letter')}", BAD))
-    return Section([Line(parts, indent=0)])
-
-
-def _gateway(said: dict[str, Any]) -> Iterator[Part]:
-    """Yield what a gateway of the hall has counted."""
-    numbers = {name: said[name] for name in ("sockets", "accepted", "failed") if isinstance(said.get(name), int)}
-    if said.get("address"):
-        yield Part(f"{one_line(said['address'])}, ")
-    yield Part(f"{count(numbers.get('sockets', 0), 'socket')}, {count(numbers.get('accepted', 0), 'message')} accepted")
-    if numbers.get("failed"):
-        yield Part(f", {numbers['failed']} failed", "yellow")
-    if said.get("why"):
-        yield Part(f"; {one_line(said['why'], LONGEST_TEXT)}", BAD)
-
-
-def _worker(said: dict[str, Any]) -> Iterator[Part]:
-    """Yield what a worker of the hall has done, and what waits for it."""
-    numbers = {name: said[name] for name in ("stored", "lag", "dead", "gaps") if isinstance(said.get(name), int)}
-    yield Part(f"{count(numbers.get('stored', 0), 'message')} stored, {numbers.get('lag', '?')} waiting")
-    if numbers.get("dead"):
-        yield Part(f", {count(numbers['dead'], 'dead letter')}", BAD)
-    if numbers.get("gaps"):
-        yield Part(f", {count(numbers['gaps'], 'gap')} in its topic", BAD)
-    if said.get("state") == "waiting":
-        yield Part(f"; it waits: {one_line(said.get('why'), LONGEST_TEXT)}", "yellow")
-    elif said.get("state") != "working":
-        yield Part(f"; {one_line(said.get('state'))}")
+def _products(view: Picture) -> Iterator[Section]:
+    yield from (tables.load(wing.shown)(view.products) for wing in wings.rows() if wing.shown)
 
 
 def _cleaning(view: Picture) -> Section:

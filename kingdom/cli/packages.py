@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kingdom import wings
 from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.errors import BadConfig, BadInput, Collision, NoSuchThing
 from kingdom.base.home import config, dotenv, manifests
@@ -19,7 +20,7 @@ from kingdom.base.home.places import PROGRAM, Places, find_data
 from kingdom.base.program import home
 from kingdom.base.words import closest
 from kingdom.cli import new_general
-from kingdom.court.soldiers import agents, prepare
+from kingdom.court.soldiers import prepare
 from kingdom.court.soldiers.engines.base import NeedsSetUp
 
 MANIFEST = "manifest.yaml"
@@ -64,40 +65,31 @@ def installable(places: Places) -> list[Manifest]:
 
 def missing_engine(places: Places, system: Config, manifest: Manifest) -> str | None:
     """Return what a general's engine lacks to work here; None when it lacks nothing."""
-    if manifest.engine == manifests.COUNCIL:
+    if manifest.engine in wings.steps():
         return None
     try:
-        prepare.choose_engine(_Here(places, system, dotenv.secrets(places)), manifest)
+        prepare.choose_engine(here(places, system), manifest)
     except NeedsSetUp as error:
         return str(error)
-    return None
-
-
-def missing_of_agent(places: Places, system: Config, agent: str, row: Mapping[str, Any]) -> str | None:
-    """Return what an agent of the council lacks to work here; None when it lacks nothing."""
-    if row["engine"] == "command" and "command" not in row:
-        return "it has no command, and the engine command needs one"
-    try:
-        agents.chosen(_Here(places, system, dotenv.secrets(places)), agent, row)
-    except NeedsSetUp as error:
-        return str(error)
-    if row["instructions"] is not None and not (places.home / row["instructions"]).is_file():
-        return f"its instructions {row['instructions']} are not there"
     return None
 
 
 def engine_of(places: Places, system: Config, manifest: Manifest) -> str:
     """Return which engine does a general's work here."""
-    return prepare.engine_name(_Here(places, system, dotenv.secrets(places)), manifest)
+    return prepare.engine_name(here(places, system), manifest)
 
 
 @dataclass(frozen=True)
-class _Here:
+class Here:
     """What an engine is chosen by."""
 
     places: Places
     system: Config
     secrets: Mapping[str, str]
+
+
+def here(places: Places, system: Config) -> Here:
+    return Here(places, system, dotenv.secrets(places))
 
 
 def install(places: Places, disk: Disk, package: Path) -> Manifest:

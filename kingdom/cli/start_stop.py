@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.lock import holder_pid, is_locked
 from kingdom.base.errors import Exit, NoSuchThing, TookTooLong
@@ -54,11 +56,10 @@ def up(context: click.Context, foreground: bool) -> int:
     not_up = launchers.not_up(places, steward, wanted)
     not_up = not_up or _renew(places, steward, rows)
     _print_up(places, steward, rows, launchers.reasons(places, not_up, before))
-    if roster.is_switched_on(places, "gateway"):
-        from kingdom.hall.cli.hall import greeting
-
-        for line in greeting(places, is_logged=foreground):
-            print(line)
+    for wing in wings.rows():
+        if wing.greeting and roster.is_switched_on(places, wing.roles[0].name):
+            for line in tables.load(wing.greeting)(places, is_logged=foreground):
+                print(line)
     if foreground:
         from kingdom.cli.foreground import stay
 

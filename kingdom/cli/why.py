@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import click
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.codec import read_json_or
 from kingdom.base.errors import BadName, NoSuchThing
 from kingdom.base.home import manifests
@@ -97,15 +99,13 @@ def why(id: str | None, in_json: bool) -> None:
 
 
 def _stories(places: Places, id: str | None) -> Sequence[Showable]:
-    """Return the story of the file of this ID, else of the messages of the council or the chat of this ID."""
+    """Return the story of the file of this ID, else of a product's messages of this ID."""
     try:
         return [_story(places, _newest(places) if id is None else find_typed(places, id, IDS))]
     except NoSuchThing:
-        from kingdom.council.cli import why_council
-        from kingdom.hall.cli import why_chat
-
-        if id is not None and (found := why_council.find(places, id) or why_chat.find(places, id)):
-            return found
+        for wing in reversed(wings.rows()) if id is not None else ():
+            if wing.stories and (found := tables.load(wing.stories)(places, id)):
+                return list(found)
         raise
 
 

@@ -16,6 +16,8 @@ from heapq import nlargest, nsmallest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.atomic import names_in
 from kingdom.base.disk.codec import read_bytes, read_json_or
 from kingdom.base.disk.lock import holder_pid, is_locked
@@ -99,19 +101,16 @@ class Picture(NamedTuple):
     next_run: dict[str, Any] | None
     #: Scheduled runs that are due and may not start yet.
     held_runs: tuple[dict[str, Any], ...]
-    #: What each worker of the hall says of itself.
-    workers: tuple[dict[str, Any], ...]
-    #: What each gateway of the hall that runs has counted, and its address, or why it has none.
-    gateways: tuple[dict[str, Any], ...]
-    #: What the council has counted, while it runs: waiting, retrying, at_work, told, done, retried, buried.
-    council: dict[str, Any]
+    #: What the roles of products say of themselves, each under a key of its own.
+    products: dict[str, Any]
     #: How the sentinel's watchers are, those that are not off.
     watchers: tuple[dict[str, Any], ...]
     #: What the chamberlain says of its last cleaning: began_at, why, state, deleted, bytes.
     cleanup: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "roles": [role._asdict() for role in self.roles]}
+        whole = {**self._asdict(), "roles": [role._asdict() for role in self.roles]}
+        return {**whole, **whole.pop("products")}
 
     def outdated(self) -> list[str]:
         """Return the roles that run older code than is installed."""
@@ -226,26 +225,18 @@ def take(
         schedules=tuple(schedules),
         next_run=min(schedules, key=lambda schedule: str(schedule["next"]), default=None),
         held_runs=tuple(schedule for schedule in schedules if schedule.get("held_since")),
-        workers=tuple(workers(places)),
-        gateways=tuple(gateways(places)),
-        council=read_json_or(places.council_figures, {}) if is_locked(places.lock("council")) else {},
+        products=_products(places),
         watchers=tuple(_watchers(places)),
         cleanup=read_json_or(places.cleanup, {}),
     )
 
 
-def workers(places: Places) -> Iterator[dict[str, Any]]:
-    """Yield what the workers of the hall last said of themselves, each under its role's name."""
-    for path in places.worker_snapshots():
-        if said := read_json_or(path, {}):
-            yield {"role": path.parent.name, **said}
-
-
-def gateways(places: Places) -> Iterator[dict[str, Any]]:
-    """Yield what each gateway that runs has counted since its start, and its `address`, or `why` it has none."""
-    for path in places.gateways_figures():
-        if is_locked(places.lock(path.parent.name)) and (said := read_json_or(path, {})):
-            yield {"role": path.parent.name, **said}
+def _products(places: Places) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for wing in wings.rows():
+        if wing.figures:
+            found |= tables.load(wing.figures)(places)
+    return found
 
 
 def _watchers(places: Places) -> Iterator[dict[str, Any]]:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from kingdom.base.disk.codec import read_json_or
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.lock import is_locked
-from kingdom.base.errors import BadInput, BadName, KingdomError, NoSuchThing
+from kingdom.base.errors import BadInput, KingdomError, NoSuchThing
 from kingdom.base.home import config, manifests, roster
-from kingdom.base.home.places import Places, check_name
+from kingdom.base.home.places import Places
 from kingdom.base.records import foreign, heartbeats, load, notes, refusals
 from kingdom.base.records.lookup import Found, find
 from kingdom.base.records.messages import Event
@@ -67,8 +68,8 @@ class Now(NamedTuple):
 class Reasons:
     def __init__(self, places: Places, command: str) -> None:
         """`command` is how the reader types `kingdom`."""
-        self._places = places
-        self._command = command
+        self.places = places
+        self.command = command
 
     def now(self, view: Picture, waiting: list[Waits]) -> Now:
         """Return what the kingdom does; if nothing runs, why."""
@@ -123,14 +124,14 @@ class Reasons:
         if view.has_soldier(task):
             return False
         with suppress(NoSuchThing):
-            held = self.holds_task(find(self._places, str(task["id"]), ("tasks",)))
+            held = self.holds_task(find(self.places, str(task["id"]), ("tasks",)))
             return isinstance(held, Said) and held.code == "no_soldier"
         return False
 
     def because(self, kind: str, name: str) -> str:
         """Return what something in a pending folder, or a task in progress, waits for."""
         try:
-            found = find(self._places, name, (kind,))
+            found = find(self.places, name, (kind,))
         except NoSuchThing:
             return Said("taken", "it has just been taken")
         if kind == "events":
@@ -138,21 +139,21 @@ class Reasons:
         if kind == "tasks":
             return self.of_task(found)
         role = "envoy" if kind == "messages" else "king"
-        nobody = self.keeps_messages() if kind == "messages" else self._does_not_run("king")
+        nobody = self.keeps_messages() if kind == "messages" else self.does_not_run("king")
         if nobody is None and (refused := found.get("refused_because")):
             return read_reason(refused)
         return nobody or Said("not_yet", f"the {role} has not come to it yet", role=role)
 
     def keeps_messages(self) -> str | None:
         """Return what keeps all messages from being posted; None when nothing does."""
-        if (nobody := self._does_not_run("envoy")) or not _talks_in_the_hall(self._places):
+        if nobody := self.does_not_run("envoy"):
             return nobody
-        workers = self._places.state.glob("worker*/lock")
-        return None if any(map(is_locked, workers)) else self._does_not_run("worker")
+        rows = (wing.keeps_messages for wing in wings.rows() if wing.keeps_messages)
+        return next(filter(None, (tables.load(row)(self) for row in rows)), None)
 
     def of_event(self, found: Found) -> str:
         """Return what an event in pending waits for."""
-        if nobody := self._does_not_run("king"):
+        if nobody := self.does_not_run("king"):
             return nobody
         event = valid_event(found)
         if event is None:
@@ -161,12 +162,12 @@ class Reasons:
         free = Said("free", "the king has not come to it yet; nothing holds it")
         if event.is_answer or event.task_id is not None:
             return free
-        known = manifests.in_force(self._places)
+        known = manifests.in_force(self.places)
         table = routing.table(known.manifests)
         if (route := table.route(event)) is None:
             return _until_mended(known) or free
         work = Work(event.priority, event.is_chat, table.needs_model(route))
-        held = gate_now(self._places).holds_because(work) or self._is_full(route.general, table.limits)
+        held = gate_now(self.places).holds_because(work) or self._is_full(route.general, table.limits)
         if held is None:
             return free
         said = f"{held} (its own priority is {event.priority})"
@@ -175,7 +176,7 @@ class Reasons:
     def _is_full(self, general: str, limits: Mapping[str, int]) -> str | None:
         if (most := limits.get(general)) is None:
             return None
-        count = load.under_way_of_each(self._places, time.time())[general]
+        count = load.under_way_of_each(self.places, time.time())[general]
         return gate.full_because(general, count, most) if count >= most else None
 
     def of_task(self, found: Found) -> str:
@@ -186,14 +187,14 @@ class Reasons:
 
     def holds_task(self, found: Found) -> str | None:
         """Return what a task waits for, or who works on it; None when its general is about to act."""
-        places = self._places
+        places = self.places
         general = str(found.get("target_general"))
         if general not in places.installed_generals():
-            named, command = one_line(general), f"{self._command} generals"
+            named, command = one_line(general), f"{self.command} generals"
             missing = f"{named} is not installed; `{command}` lists what is"
             return Said("not_installed", missing, general=named, command=command)
         if not self._is_played(general):
-            return self._is_off(general, general)
+            return self.is_off(general, general)
         if found.state == "pending":
             others = _no_soldier_because(places, found, general)
             not_taken = Said("not_taken", f"{general} has not taken it yet", general=general)
@@ -201,13 +202,11 @@ class Reasons:
         if (by := notes.cancelled_by(places, found.id)) is not None:
             ends = f"{one_line(by)} has cancelled it, and {general} ends it"
             return Said("cancelled", ends, by=one_line(by), general=general)
-        if (thread := _goal_of(places, found)) is not None:
-            if not is_locked(places.lock("council")):
-                return self._is_off("council")
-            command = f"{self._command} council thread {thread}"
-            return Said("council_works", f"the council works on it; `{command}` shows what was done", command=command)
+        for wing in wings.rows():
+            if wing.has_task and (said := tables.load(wing.has_task)(self, found)) is not None:
+                return str(said)
         if is_locked(places.control_folder(general, found.id) / "lock"):
-            command = f"{self._command} attach {found.id}"
+            command = f"{self.command} attach {found.id}"
             return Said("soldier_works", f"a soldier works on it; `{command}` follows what it prints", command=command)
         if (later := rests_until(found.get("not_before"), time.time())) is not None:
             held = read_reason(found.get("waits_because") or f"attempt {found.get('attempt')} failed")
@@ -217,21 +216,21 @@ class Reasons:
             return _for_a_soldier(others)
         return None
 
-    def _does_not_run(self, role: str) -> str | None:
-        return None if self._is_played(role) else self._is_off(role)
+    def does_not_run(self, role: str) -> str | None:
+        return None if self._is_played(role) else self.is_off(role)
 
     def _is_played(self, role: str) -> bool:
-        system, _ = config.for_looking(self._places, "system")
+        system, _ = config.for_looking(self.places, "system")
         hang_seconds = float(system["heartbeat"]["threshold_seconds"])
-        return heartbeats.is_played(self._places, role, lambda: hang_seconds, time.time())
+        return heartbeats.is_played(self.places, role, lambda: hang_seconds, time.time())
 
-    def _is_off(self, role: str, subject: str = "") -> str:
+    def is_off(self, role: str, subject: str = "") -> str:
         off = f"{subject or f'the {role}'} does not run"
-        if roster.was_stopped(self._places, role):
-            command = f"{self._command} start {role}"
+        if roster.was_stopped(self.places, role):
+            command = f"{self.command} start {role}"
             said = f"{off}: its launcher was asked to stop it; `{command}` starts it"
             return Said("role_stopped", said, role=role, command=command)
-        if why := one_line(refusals.why(self._places, role), LONGEST):
+        if why := one_line(refusals.why(self.places, role), LONGEST):
             watcher = roster.watcher(role)
             then = "it comes back by itself" if self._is_played(watcher) else self._starts(role)
             return Said("role_refuses", f"{off}: {why}; once that is corrected {then}", role=role, why=why)
@@ -241,7 +240,7 @@ class Reasons:
         return f"`{self._how_to(role)}` starts it"
 
     def _how_to(self, role: str) -> str:
-        return roster.how_to_start(self._places, role, self._command)
+        return roster.how_to_start(self.places, role, self.command)
 
 
 def read_reason(text: object) -> str:
@@ -256,13 +255,6 @@ def read_reason(text: object) -> str:
 
 def _for_a_soldier(why: str) -> str:
     return Said("no_soldier", f"it waits for a soldier: {why}", why=why)
-
-
-def _talks_in_the_hall(places: Places) -> bool:
-    """Return whether the hall is where the envoy posts what belongs nowhere else: see its channels."""
-    roles, envoy = (config.for_looking(places, name)[0] for name in ("system", "envoy"))
-    is_on = roles["roles"]["gateway"] and roles["roles"]["worker"]
-    return bool(is_on) and (envoy.get("channel") or ("slack" if "slack" in envoy else "hall")) == "hall"
 
 
 def _until_mended(known: manifests.InForce) -> Said | None:
@@ -287,15 +279,6 @@ def valid_event(found: Found) -> Event | None:
         return Event.from_json(foreign.checked("event", dict(found.content)))
     except BadInput:
         return None
-
-
-def _goal_of(places: Places, task: Found) -> str | None:
-    """Return the council's thread in which a task is worked on; None when it is none of the council's."""
-    for thread in (task.id, (task.get("payload") or {}).get("session_id")):
-        with suppress(BadName):
-            if read_json_or(places.council_goal(check_name("thread", thread)), {}).get("task") == task.id:
-                return str(thread)
-    return None
 
 
 def _no_soldier_because(places: Places, found: Found, general: str) -> str | None:

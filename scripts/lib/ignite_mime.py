@@ -879,7 +879,7 @@ def _is_assignment(word: str) -> bool:
 def _find_judge() -> Judge | None:
     """Return Kingdom's own judge of bodies, where this Python has Kingdom."""
     try:
-        from kingdom.base.records.council import faults_of_body
+        from kingdom.council.bodies import faults_of_body
     except ImportError:
         return None
     return faults_of_body

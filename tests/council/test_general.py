@@ -11,7 +11,7 @@ from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import Places
 from kingdom.base.records.messages import Task
-from kingdom.court.general import council
+from kingdom.council import general as goals
 from tests.court.general.rig import GENERAL, TASK, GeneralRig, unwritable
 from tests.fixtures import Clock, founded, put, task, write
 
@@ -27,13 +27,13 @@ ASKED: dict[str, tuple[str, dict[str, str], str]] = {
 @pytest.mark.parametrize("what", ASKED)
 def test_a_goal_is_what_was_answered_planned_said_or_seen(general: GeneralRig, what: str) -> None:
     type, payload, goal = ASKED[what]
-    assert council._goal(general.job._general, Task.from_json(task(type=type, payload=payload))) == goal
+    assert goals._goal(general.job._general, Task.from_json(task(type=type, payload=payload))) == goal
 
 
 @pytest.mark.parametrize(("context", "more"), [("", {}), ("of ACME-1", {"context": "of ACME-1"})])
 def test_leader_is_told_the_context_where_there_is_one(context: str, more: dict[str, str]) -> None:
     note = {"goal": "plan it", "workspace": "/w", "context": context, "approve": None}
-    assert council._goal_body(note) == {"goal": "plan it", "workspace": "/w", **more}
+    assert goals._goal_body(note) == {"goal": "plan it", "workspace": "/w", **more}
 
 
 GOAL = {"tasks": 4, "seconds": 120.0, "begun": "2026-02-07T09:00:00Z"}
@@ -49,7 +49,7 @@ def places(home: Path) -> Places:
 
 
 def test_nothing_is_known_before_a_goal_has_ended(places: Places) -> None:
-    assert council._estimate(places, 2) == "What it will cost is not known: no plan has been carried out yet."
+    assert goals._estimate(places, 2) == "What it will cost is not known: no plan has been carried out yet."
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_nothing_is_known_before_a_goal_has_ended(places: Places) -> None:
 def test_a_plan_costs_as_much_for_each_task_as_earlier_ones(places: Places, row: dict[str, float], cost: str) -> None:
     """As those that have ended, and only since the first of these began."""
     write(places.council_goals / "ended.json", GOAL)
-    before = {"2026-02-06": {council.COUNCIL: {"usd": 50.0, "tokens": 1}}}
-    write(places.ledger, {**before, "2026-02-07": {council.COUNCIL: row, "gen-pr": {"usd": 9.0, "tokens": 9}}})
+    before = {"2026-02-06": {goals.COUNCIL: {"usd": 50.0, "tokens": 1}}}
+    write(places.ledger, {**before, "2026-02-07": {goals.COUNCIL: row, "gen-pr": {"usd": 9.0, "tokens": 9}}})
     said = f"Going by 4 tasks of earlier goals, it will cost {cost}, and take 60 s."
-    assert council._estimate(places, 2) == said
+    assert goals._estimate(places, 2) == said
 
 
 NAME_OF_ANSWER = "user_goal_1770458400180202.mime"
@@ -76,7 +76,7 @@ NOTE = {"thread": "goal-1", "task": TASK, "goal": "plan it", "approve": True, "a
 def test_people_are_asked_about_each_task_of_a_plan_by_its_number(general: GeneralRig) -> None:
     context, asks = general.job._general, Task.from_json(task(TASK))
     note = {**NOTE, "said": "perhaps"}
-    council._ask(context, asks, context.handle(TASK), "goal-1", note, {"titles": ["read", "write"]})
+    goals._ask(context, asks, context.handle(TASK), "goal-1", note, {"titles": ["read", "write"]})
     [ending] = context.endings
     assert str(ending.result.question).splitlines()[:4] == [
         "'perhaps' is no yes and no no: leader has been told.",
@@ -91,7 +91,7 @@ def test_what_is_no_yes_and_no_no_is_kept_and_told_to_leader(general: GeneralRig
     context, payload = general.job._general, {"original_task_id": TASK, "human_response": "perhaps"}
     answer = Task.from_json(task("task-20260207-002", type="resume", payload=payload))
     make_folder(general.places.agent("leader"))
-    assert council._take_words(context, answer, context.handle(answer.id), "goal-1", {**NOTE}) is False
+    assert goals._take_words(context, answer, context.handle(answer.id), "goal-1", {**NOTE}) is False
     kept = read_json(general.places.council_goal("goal-1"))
     assert (kept["said"], kept["task"], kept["approved"]) == ("perhaps", answer.id, None)
     [told] = general.places.agent("leader").glob("*.mime")
@@ -110,7 +110,7 @@ def council_general(general: GeneralRig) -> GeneralRig:
 
 def begun(general: GeneralRig, **fields: Any) -> bool | None:
     context, given = general.job._general, Task.from_json(task(TASK, GENERAL, repo=None, **fields))
-    return council.step(context, given, context.handle(TASK))
+    return goals.step(context, given, context.handle(TASK))
 
 
 def test_news_of_the_council_wake_its_general_and_no_other(general: GeneralRig) -> None:
@@ -192,7 +192,7 @@ def test_what_a_goal_took_is_noted_when_it_ends_well(
 
 def test_a_deliverable_from_elsewhere_is_left_out_and_said_shortly(council_general: GeneralRig) -> None:
     listed = [{"location": f"/etc/{'x' * 300}"}, {"location": "/etc/passwd"}]
-    kept, lost = council._keep_deliverables(council_general.job._general, Task.from_json(task(TASK)), listed)
+    kept, lost = goals._keep_deliverables(council_general.job._general, Task.from_json(task(TASK)), listed)
     assert kept == []
     head = "a deliverable is left out: "
     assert [len(line) for line in lost] == [len(head) + 200, len(head) + len("/etc/passwd: ") + len(WHY)]

@@ -21,8 +21,8 @@ from kingdom.base.disk.codec import to_json
 from kingdom.base.disk.lock import is_locked
 from kingdom.base.home.places import Places, find_codec
 from kingdom.council import mime
+from kingdom.council.agents import COUNCIL
 from kingdom.council.monitor.orders import conversation
-from kingdom.court.soldiers.agents import COUNCIL
 from tests.faults import homes, oracle, trees
 from tests.machine import WHOLE_SANDBOX
 from tests.waiting import SOON

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kingdom.base.home.places import Places, find_codec
-from kingdom.base.records.council import original_of, read_body
 from kingdom.council import mime
+from kingdom.council.bodies import original_of, read_body
 from tests.faults import homes, oracle
 from tests.faults.oracle import exactly
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, processes_of, sweep

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kingdom.base.home import team
 from kingdom.base.home.places import Places
+from kingdom.council import players
 from kingdom.council.mime import parse_message
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import FAULTS, QUICK_POINTS, QUICK_STATES, Step, none_bad, power_cuts, sweep
 
-ARGV = ("-m", "kingdom.general", team.GENERAL, "--once")
+ARGV = ("-m", "kingdom.general", players.GENERAL, "--once")
 FRESH, ENDED, CANCELLED, ASKED, ANSWER, WORDS = (f"task-20260207-00{number}" for number in range(1, 7))
 PLANNED, OPEN = "task-20260206-001", "task-20260206-002"
 STATUSES = dict.fromkeys((FRESH, ENDED, ANSWER, WORDS), "success") | {CANCELLED: "failed", ASKED: "needs_human"}
@@ -24,7 +24,7 @@ STATUSES = dict.fromkeys((FRESH, ENDED, ANSWER, WORDS), "success") | {CANCELLED:
 def prepare(home: Path) -> None:
     """A fresh goal, one that has ended, one that is cancelled, one whose plan waits, a yes, further words."""
     homes.make(home)
-    homes.install(home, team.GENERAL, engine="council", needs_model=False)
+    homes.install(home, players.GENERAL, engine="council", needs_model=False)
     places = Places(home)
     goals = {name: {"goal": f"a README for {name}", "folder": str(home)} for name in (FRESH, ENDED, CANCELLED, ASKED)}
     tasks = [_task(name, payload=payload) for name, payload in goals.items()]
@@ -54,7 +54,7 @@ def prepare(home: Path) -> None:
 
 
 def _task(name: str, **fields: Any) -> dict[str, Any]:
-    return homes.task(name, f"evt-{name}", **{"target_general": team.GENERAL, "type": "council.message", **fields})
+    return homes.task(name, f"evt-{name}", **{"target_general": players.GENERAL, "type": "council.message", **fields})
 
 
 def _note(thread: str, **fields: Any) -> dict[str, Any]:

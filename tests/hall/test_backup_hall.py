@@ -16,7 +16,7 @@ import pytest
 from kingdom.base.disk.atomic import Disk
 from kingdom.base.home.places import Places
 from kingdom.base.times import stamp
-from kingdom.cli import fsck_stores
+from kingdom.cli.fsck import of_products
 from kingdom.court.upkeep import backup
 from kingdom.hall.topics.names import MESSAGES, PERSISTED
 from tests.fixtures import Clock
@@ -77,7 +77,7 @@ def events(home: Path, topic: str) -> list[dict[str, Any]]:
 
 def what_is_wrong(home: Path, room: str, accepted: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("KINGDOM_HOME", str(home))
-    wrong = [f"{found.path}: {found.what}" for found in fsck_stores.look(Places(home), repair=False)]
+    wrong = [f"{found.path}: {found.what}" for found in of_products(Places(home), repair=False)]
     with closing(Hall(home, Clock(stamp(time.time() + 100)))) as hall, at_work(hall) as worker:
         copied = {row["client_msg_id"]: row["id"] for row in hall.history(room)}
         wait_until(

@@ -13,6 +13,7 @@ from kingdom.base.home.places import Places
 from kingdom.mq import configuration
 from kingdom.mq.mailbox_folders import NAMES
 from kingdom.mq.stores.base import StoreConfig
+from tests.fixtures import founded
 from tests.mq.mailbox.boxes import configure
 
 
@@ -247,3 +248,23 @@ def test_times_say_their_unit_everywhere(home: Path) -> None:
 def test_what_is_no_time_is_named(home: Path, wrong: str) -> None:
     with pytest.raises(BadConfig, match="visibilityTimeoutSec"):
         read(home, lease={"visibilityTimeoutSec": wrong})
+
+
+UNKNOWN_TO_THE_QUEUE = {
+    "sqlite: {colour: green}": "sqlite.colour (line 1)",
+    "backedn: sqlite": "backedn (line 1, did you mean 'backend'?)",
+    "ttlSec: 5\ndbPath: x.db": "ttlSec (line 1)",
+    "policyDefaults:\n  retry: {limits: 3}": "policyDefaults.retry.limits (line 2, did you mean 'limit'?)",
+    "queues:\n  jobs: {ttl: 5}": "queues.jobs.ttl (line 2",
+    "queues:\n- name: jobs\n  policy: {ttl: 5}": "queues.0.policy.ttl (line 3",
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN_TO_THE_QUEUE)
+def test_an_unknown_key_of_the_queue_is_named_with_its_place_and_has_no_effect(home: Path, text: str) -> None:
+    places = founded(home)
+    (places.config / "mq.yaml").write_text(text)
+    (remark,) = home_config.remarks(places, "mq")
+    assert remark.startswith(f"{home}/config/mq.yaml: ignored unknown keys: {UNKNOWN_TO_THE_QUEUE[text]}")
+    (warning,) = configuration.load(places, home / "config" / "mq.yaml").warnings
+    assert warning == remark

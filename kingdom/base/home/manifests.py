@@ -18,8 +18,6 @@ from kingdom.base.home.places import Places, check_name
 
 FOREIGN_KEYS = ("mode", "harness", "retry")
 """Keys of other kingdoms' manifests."""
-COUNCIL = "council"
-"""The engine of a general whose tasks agents of the council work on. Its work needs no soldier."""
 EMPTY_IS_NONE = ("repo", "default_repo", "engine", "timezone")
 """Keys whose empty text means that nothing is named."""
 NAME = re.compile(r"gen-[a-z][a-z0-9-]*")

@@ -341,7 +341,11 @@ class Places:
 
     def secrets(self) -> list[Path]:
         """Return the files that hold secrets, or may."""
-        return [self.env_file, *self.copies_of_env(), *self.state.glob("gateway*/*secret*"), *self.hall.glob("*.db*")]
+        return [self.env_file, *self.copies_of_env(), *self.keys(), *self.state.glob("*/*.db*")]
+
+    def keys(self) -> list[Path]:
+        """Return the files in which roles keep secrets of their own."""
+        return list(self.state.glob("*/*secret*"))
 
     @property
     def answers(self) -> Path:
@@ -395,15 +399,11 @@ class Places:
         """Return where a general notes what it knows of a soldier, out of the soldier's reach."""
         return self.own(general) / "camp" / check_name("task", task)
 
-    def control_folders(self, *, agents: bool = True) -> list[Path]:
-        """Return those of all generals, and of the council's `agents`, sorted by task: soldiers run there, or did."""
-        camps = [self.own(general) / "camp" for general in self._generals_with_state()]
-        if agents:
-            camps.append(self.agent_turns)
+    def control_folders(self, *, generals_alone: bool = False) -> list[Path]:
+        """Return those of all generals, and of other roles that start soldiers, sorted by task."""
+        roles = [name for name in names_in(self.state) if not generals_alone or name.startswith("gen-")]
+        camps = [_inside(self.state, name, "camp") for name in roles]
         return sorted((camp / task for camp in camps for task in names_in(camp)), key=lambda folder: folder.name)
-
-    def _generals_with_state(self) -> list[str]:
-        return [name for name in names_in(self.state) if name.startswith("gen-")]
 
     def locks(self) -> Iterator[Path]:
         """Yield the lock files of all roles and of what they share, whether they exist or not."""
@@ -561,10 +561,15 @@ class Places:
     def folders(self) -> Iterator[Path]:
         """Return the folders that a home needs before its first role starts."""
         yield from (self.config, self.manifests, self.queue, self.state, self.logs, self.memory)
-        yield from (self.workspaces, self.council, self.results, self.prompts, self.soldiers, self.run)
+        yield from (self.workspaces, self.results, self.prompts, self.soldiers, self.run, *self.folders_of_products())
         yield from (self.wanted_folder, self.session_logs, self.memory / "shared", self.memory / "generals")
         for kind, states in MOVES.items():
             yield from (self.folder(kind, state) for state in states)
+
+    def folders_of_products(self) -> list[Path]:
+        from kingdom import wings  # a soldier does without
+
+        return [self.home / folder for wing in wings.rows() for folder in wing.folders]
 
     def check(self) -> None:
         """Raise BadHome when others could write here, or when it belongs to somebody else."""

@@ -1,48 +1,27 @@
 """The process table: every role that can run, in the order in which they start."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from kingdom import wings
 from kingdom.base.disk.codec import read_json_or, text_of
-from kingdom.base.home import config, team
+from kingdom.base.home import config
 from kingdom.base.home.places import Places
-
-
-class RoleRow(NamedTuple):
-    """One row of the process table. The name is the launcher's, and that of the state folder with the lock."""
-
-    name: str
-    #: What `python -m` runs, with this argument if any.
-    module: str
-    argument: str = ""
-    #: system.yaml says whether it runs: its schema has a switch for it. The others always do.
-    has_switch: bool = False
-    #: What it is for, in a few words.
-    serves: str = ""
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return ("-m", self.module, *([self.argument] if self.argument else []))
-
+from kingdom.base.wing import RoleRow as RoleRow
 
 ROLES: dict[str, RoleRow] = {
     "chamberlain": RoleRow("chamberlain", "kingdom.chamberlain", serves="keeps everything alive"),
     "envoy": RoleRow("envoy", "kingdom.envoy", serves="sends messages to people"),
     "king": RoleRow("king", "kingdom.king", serves="routes events to generals"),
     "sentinel": RoleRow("sentinel", "kingdom.sentinel", serves="watches GitHub, Jira and other sources of events"),
-    "council": RoleRow("council", "kingdom.council", has_switch=True, serves="hands agents their messages"),
-    "gateway": RoleRow("gateway", "kingdom.gateway", has_switch=True, serves="chat rooms over HTTP and Socket.IO"),
-    "mailbox": RoleRow(
-        "mailbox", "kingdom.mailbox", has_switch=True, serves="Yi-Rang MQ, the queue for local programs"
-    ),
-    "worker": RoleRow("worker", "kingdom.worker", has_switch=True, serves="stores what people say in the hall"),
+    **dict(sorted((row.name, row) for wing in wings.rows() for row in wing.roles)),
 }
 
 
-NEEDED_BY = {team.GENERAL: "council"}
+NEEDED_BY = {wing.works_for: wing.roles[0].name for wing in wings.rows() if wing.works_for}
 """Generals that another role works for: it runs where they are installed, unless system.yaml says otherwise."""
-INSTANCED = ("gateway", "worker")
-"""Roles of which several may run, each under a name of its own."""
+INSTANCED = {row.name: wing.instances_in for wing in wings.rows() if wing.instances_in for row in wing.roles}
+"""Roles of which several may run, each under a name of its own, and the configuration with these names."""
 
 
 def general(name: str) -> RoleRow:
@@ -63,9 +42,9 @@ def rows(installed_generals: list[str], also: frozenset[str] = frozenset()) -> l
 
 
 def instances(places: Places, role: str) -> list[RoleRow]:
-    """Return the further processes of a role of the hall, by the names that hall.yaml gives them."""
+    """Return the further processes of a role, by the names that its product's configuration gives them."""
     row = ROLES[role]
-    names = config.for_looking(places, "hall")[0]["instances"].get(role, ())
+    names = config.for_looking(places, INSTANCED[role])[0]["instances"].get(role, ())
     return [RoleRow(f"{role}-{name}", row.module, name, row.has_switch, row.serves) for name in sorted(names)]
 
 
@@ -103,7 +82,7 @@ def is_switched_on(places: Places, name: str) -> bool:
 
 def is_switched_off(places: Places, name: str) -> bool:
     """Return whether a role should not run. While the files that say so are broken, it is not known to."""
-    broken = (config.for_looking(places, file)[1] for file in ("system", "hall"))
+    broken = (config.for_looking(places, file)[1] for file in ("system", *set(INSTANCED.values())))
     return not is_switched_on(places, name) and not any(broken)
 
 

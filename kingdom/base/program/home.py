@@ -131,3 +131,7 @@ def _called() -> str:
 def how_to_start(places: Places, role: str) -> str:
     """Return the command that starts a role, as the reader would type it."""
     return roster.how_to_start(places, role, command())
+
+
+def how_to_switch_on(places: Places, role: str) -> str:
+    return f"write roles: {{{role}: true}} into {places.config / 'system.yaml'}"

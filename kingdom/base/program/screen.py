@@ -23,6 +23,9 @@ MOST_ROWS = 3
 PLAIN_TERMINALS = ("", "dumb", "unknown")
 OTHER_SCREEN, OWN_SCREEN = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
 TO_THE_TOP, END_OF_LINE, REST_OF_SCREEN = "\033[H", "\033[K", "\033[J"
+BAD = "bold red"
+LONGEST_TEXT = 200
+"""Characters of a text from outside that a line shows at most."""
 
 
 class Part(NamedTuple):

@@ -56,9 +56,9 @@ def read(places: Places, now: float, stale_seconds: float, at_most: int) -> Load
 def soldiers_out(places: Places, enough: int = 0) -> list[tuple[str, str]]:
     """Return the general and task of every soldier that runs; nothing when there cannot be `enough` of them.
 
-    The council bounds its agents itself.
+    Other roles bound theirs themselves.
     """
-    folders = places.control_folders(agents=False)
+    folders = places.control_folders(generals_alone=True)
     if len(folders) < enough:
         return []
     return [(folder.parent.parent.name, folder.name) for folder in folders if is_locked(folder / "lock")]

@@ -14,7 +14,7 @@ from kingdom.base.disk.atomic import Disk, is_there
 from kingdom.base.disk.codec import parse_json, read_bytes, read_json_or
 from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, BadInput, Exit, NoSuchThing, NotRunning
-from kingdom.base.home import roster, team
+from kingdom.base.home import roster
 from kingdom.base.home.places import Places
 from kingdom.base.program import as_json, home, screen
 from kingdom.base.program.call import Finite
@@ -26,6 +26,7 @@ from kingdom.base.runtime.wake import Waker
 from kingdom.base.times import stamp
 from kingdom.base.words import count, duration, one_line
 from kingdom.cli import say
+from kingdom.council import players
 from kingdom.council.cli.council_dead_letters import dlq, letters, messages_in
 from kingdom.council.cli.council_thread import agents_of, needs_yes, roots_of, rows_of_thread, tree, waiting_rows
 
@@ -64,11 +65,11 @@ def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: b
     if not goal.strip():
         raise click.UsageError("GOAL is empty")
     places = home.own()
-    if not team.is_installed(places):
-        raise NotRunning(what="gen-council", hint=f"`{home.command()} generals install {team.GENERAL}` installs it")
+    if not players.is_installed(places):
+        raise NotRunning(what="gen-council", hint=f"`{home.command()} generals install {players.GENERAL}` installs it")
     _check_agents(places)
     about = {"context": context, "approve": approve, "folder": None if repo else _folder(Path.cwd())}
-    for role in ("council", team.GENERAL):
+    for role in ("council", players.GENERAL):
         if not is_locked(places.lock(role)):
             print(_not_running(places, role))
     made = _event(goal, repo, {key: value for key, value in about.items() if value})
@@ -88,9 +89,11 @@ def plan(goal: str, repo: str | None, context: str, approve: str | None, wait: b
 def _check_agents(places: Places) -> None:
     """Unready when an agent could not take its part: the goal would wait for it until its time is over."""
     from kingdom.cli import packages
+    from kingdom.council.agents import missing
 
-    for agent, row in team.agents(places).items():
-        if (why := packages.missing_of_agent(places, home.system(places), agent, row)) is not None:
+    here = packages.here(places, home.system(places))
+    for agent, row in players.agents(places).items():
+        if (why := missing(here, agent, row)) is not None:
             raise Unready(agent=agent, why=why)
 
 
@@ -129,10 +132,10 @@ def _not_running(places: Places, role: str = "council") -> str:
     """Return what starts the council, or its general."""
     if roster.is_switched_on(places, role):
         how = f"`{roster.how_to_start(places, role, home.command())}` starts it"
-    elif team.is_installed(places):
+    elif players.is_installed(places):
         how = f"`roles: {{{role}: false}}` in {places.config / 'system.yaml'} switches it off"
     else:
-        how = f"`{home.command()} generals install {team.GENERAL}` and `{home.command()} up` start it"
+        how = f"`{home.command()} generals install {players.GENERAL}` and `{home.command()} up` start it"
     return f"{role} does not run; {how}."
 
 
@@ -178,7 +181,7 @@ def thread(id: str, page: Path | None) -> None:
 
 def look(places: Places, now: float) -> dict[str, Any]:
     """Return how many messages each agent has, who is at work, and how many were given up."""
-    rows_of = team.agents(places)
+    rows_of = players.agents(places)
     rows = []
     for agent in agents_of(places):
         turn = places.agent_turn(agent)

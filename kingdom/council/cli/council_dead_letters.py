@@ -17,9 +17,9 @@ from kingdom.base.disk.codec import read_bytes
 from kingdom.base.errors import BadFile, BadInput, BadMessage, Collision, Exit, KingdomError, NoSuchThing
 from kingdom.base.home.places import Places, check_name
 from kingdom.base.program import as_json, home
-from kingdom.base.records.council import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body
 from kingdom.base.words import count, one_line, table, time_apart
 from kingdom.council import mime
+from kingdom.council.bodies import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body
 
 ENDING, ORIGINAL = ".mime", ".original"
 BACK = "back_"

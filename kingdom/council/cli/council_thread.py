@@ -12,10 +12,10 @@ from kingdom.base.disk.atomic import is_there
 from kingdom.base.disk.codec import read_bytes, read_json_or
 from kingdom.base.errors import BadFile, BadName, NoSuchThing
 from kingdom.base.home.places import Places, as_filename
-from kingdom.base.records.council import listed_rows
 from kingdom.base.records.lookup import find
 from kingdom.base.words import one_line
 from kingdom.council import mime
+from kingdom.council.bodies import listed_rows
 from kingdom.council.cli.council_dead_letters import ENDING, letters, messages_in
 
 DEEPEST = 100

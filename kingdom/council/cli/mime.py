@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kingdom.base.records.council import faults_of_body
 from kingdom.council import mime as codec
+from kingdom.council.bodies import faults_of_body
 
 
 @click.command(

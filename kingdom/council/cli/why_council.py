@@ -10,10 +10,10 @@ from kingdom.base.errors import BadFile
 from kingdom.base.home.places import Places, as_filename
 from kingdom.base.program import home
 from kingdom.base.program.story import Detail, Story
-from kingdom.base.records.council import listed_rows
 from kingdom.base.times import moment
 from kingdom.base.words import one_line
 from kingdom.council import mime
+from kingdom.council.bodies import listed_rows
 from kingdom.council.cli.council_dead_letters import facts_of, letters
 from kingdom.council.cli.council_thread import is_named, state_of, waiting_rows
 

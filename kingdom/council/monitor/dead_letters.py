@@ -17,12 +17,12 @@ from kingdom.base.disk.json_file import JsonFile
 from kingdom.base.errors import BadFile, BadMessage, Collision
 from kingdom.base.home.places import as_filename
 from kingdom.base.home.states import MOVES
-from kingdom.base.records.council import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body, with_original, yaml_of
 from kingdom.base.records.messages import alert
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import moment, stamp
 from kingdom.base.words import one_line
 from kingdom.council import mime
+from kingdom.council.bodies import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body, with_original, yaml_of
 from kingdom.council.monitor.messages import Message, next_name, read_message
 from kingdom.council.monitor.settings import Settings
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.codec import to_json, to_line
-from kingdom.base.records.council import list_of
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import one_line
+from kingdom.council.bodies import list_of
 from kingdom.council.monitor.messages import Message
 
 WRITE_SECONDS = 1.0

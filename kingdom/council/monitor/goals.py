@@ -10,10 +10,10 @@ from typing import Any
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.codec import read_json_or, to_json
 from kingdom.base.errors import BadMessage, BadName
-from kingdom.base.records.council import read_body
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import one_line
+from kingdom.council.bodies import read_body
 from kingdom.council.monitor.messages import Message
 
 MOST_TITLES = 500

@@ -8,9 +8,9 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from kingdom.base.errors import BadMessage
-from kingdom.base.records.council import faults_of_body, read_body
 from kingdom.base.times import moment
 from kingdom.council import mime
+from kingdom.council.bodies import faults_of_body, read_body
 
 _NAME = re.compile(r".+_(\d{16})\.mime\Z", re.DOTALL)
 NEW = ("", "queued")

@@ -14,12 +14,12 @@ from typing import Any
 from kingdom.base.disk.atomic import is_there, make_folder
 from kingdom.base.disk.codec import read_bytes
 from kingdom.base.errors import BadFile
-from kingdom.base.home import team
 from kingdom.base.home.places import AGENT
 from kingdom.base.records.soldiers import SoldierOrder
 from kingdom.base.runtime.role import Services
-from kingdom.court.soldiers import agents, prepare
-from kingdom.court.soldiers.agents import COUNCIL
+from kingdom.council import agents, players
+from kingdom.council.agents import COUNCIL
+from kingdom.court.soldiers import prepare
 from kingdom.court.soldiers.engine_homes import EngineHome
 from kingdom.court.soldiers.engines.base import NeedsSetUp
 from kingdom.court.soldiers.handle import SoldierHandle
@@ -77,12 +77,12 @@ def order(
     made = made._replace(
         workspace=str(workspace if engine.is_model else places.home),
         # The team that goes by rules runs nothing that a text says.
-        external=made.external and row.get("command") != team.embedded(),
+        external=made.external and row.get("command") != players.embedded(),
         question=f"`sandbox: off` for {agent} in config/council.yaml lets it run all the same",
         may_write=[*made.may_write, str(places.outbox(agent))],
         lasting=[str(workspace), str(places.outbox(agent))],
         env={**made.env, **_environment(services, agent, workspace, manifest.sandbox)},
-        may_read=[*made.may_read, str(workspace.parent), str(places.workspaces / team.GENERAL)],
+        may_read=[*made.may_read, str(workspace.parent), str(places.workspaces / players.GENERAL)],
         may_remove=[str(places.told(agent))],
         arguments=[*row["command"][1:], *paths] if chosen.name == "command" else [],
         settings={**made.settings, **({} if row["model"] is None else {"model": row["model"]})},

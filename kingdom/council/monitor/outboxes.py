@@ -18,9 +18,9 @@ from kingdom.base.disk.atomic import is_there, make_folder
 from kingdom.base.disk.codec import read_bytes, read_with_status
 from kingdom.base.errors import BadFile, Collision
 from kingdom.base.home.places import is_hidden
-from kingdom.base.records.council import list_of, listed_rows
 from kingdom.base.runtime.role import Services
 from kingdom.council import mime
+from kingdom.council.bodies import list_of, listed_rows
 from kingdom.council.monitor.dead_letters import DeadLetters
 from kingdom.council.monitor.delivery import ENDING
 from kingdom.council.monitor.folders import listed

@@ -9,11 +9,11 @@ from zlib import crc32
 
 from kingdom.base.errors import BadMessage
 from kingdom.base.home.states import MOVES
-from kingdom.base.records.council import read_body
 from kingdom.base.records.messages import Message as Post
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import one_line, printable
+from kingdom.council.bodies import read_body
 from kingdom.council.monitor.messages import Message
 
 USER = "user"

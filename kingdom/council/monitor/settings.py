@@ -10,8 +10,8 @@ from typing import Any
 
 from kingdom.base.errors import BadConfig
 from kingdom.base.home import config as configuration
-from kingdom.base.home import team
 from kingdom.base.runtime.role import Services
+from kingdom.council import players
 
 VARIABLES = {
     "QUEUE_POLL_INTERVAL": ("queue", "poll_interval"),
@@ -57,7 +57,7 @@ class Settings:
 
 def settings_of(services: Services) -> Settings:
     """Return the settings; BadConfig names a variable that does not fit."""
-    whole = team.with_team(services.places, services.config)
+    whole = players.with_team(services.places, services.config)
     for agent, row in whole["agents"].items():
         if row["engine"] == "command" and "command" not in row:
             why = "it is missing, and the engine command needs it"

@@ -23,10 +23,11 @@ from kingdom.base.records.soldiers import BY_ITSELF, NEVER_RAN, RawReport
 from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import one_line
+from kingdom.council import agents
+from kingdom.council.agents import COUNCIL
 from kingdom.council.monitor import orders
 from kingdom.council.monitor.settings import Settings
-from kingdom.court.soldiers import agents, engine_homes, streams
-from kingdom.court.soldiers.agents import COUNCIL
+from kingdom.court.soldiers import engine_homes, streams
 from kingdom.court.soldiers.budgets import Budgets
 from kingdom.court.soldiers.cleanup import finish_removals
 from kingdom.court.soldiers.disk_space import why_full

@@ -11,9 +11,9 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from kingdom.base.home.places import as_filename
-from kingdom.base.records.council import listed_rows
 from kingdom.base.runtime.role import Services
 from kingdom.council import mime
+from kingdom.council.bodies import listed_rows
 from kingdom.council.monitor.dead_letters import MONITOR, UNANSWERED, DeadLetters
 from kingdom.council.monitor.goals import Goals
 from kingdom.council.monitor.people import USER

@@ -14,8 +14,8 @@ from typing import Any
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.disk.codec import read_bytes
 from kingdom.base.errors import BadFile, KingdomError
-from kingdom.base.records.council import read_body, yaml_of
 from kingdom.council import mime
+from kingdom.council.bodies import read_body, yaml_of
 
 Body = Mapping[str, Any]
 SCHEMA = """

@@ -12,7 +12,7 @@ from kingdom.base.records.backlog import Backlog
 from kingdom.base.records.messages import Message, Queued
 from kingdom.base.runtime.role import Services, Turn
 from kingdom.base.times import stamp
-from kingdom.court.envoy.channels import Channels, with_hall
+from kingdom.court.envoy.channels import Channels, with_products
 from kingdom.court.envoy.conversations import THREAD_RULES, Conversations
 from kingdom.court.envoy.deliveries import Deliveries
 from kingdom.court.envoy.inbound import Inbound
@@ -68,8 +68,7 @@ class EnvoyJob:
         self._channels.close()
 
     def _begin(self, services: Services) -> None:
-        if (config := with_hall(services.config, services.system)) is not services.config:
-            services = replace(services, config=config)
+        services = replace(services, config=with_products(services.config, services.system))
         period = float(services.config["intervals"]["message_check_seconds"])
         self._services = services
         self._renewed = None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.atomic import Version, version
 from kingdom.base.errors import BadConfig, BadInput, NoSuchThing
 from kingdom.base.home import config, manifests
-from kingdom.base.home.places import check_name
+from kingdom.base.home.places import Places, check_name
 from kingdom.base.records.messages import Result, Task
 from kingdom.base.records.sessions import Sessions
 from kingdom.base.runtime.role import Services
@@ -31,6 +33,15 @@ class TaskEnding(NamedTuple):
     inherited: str | None
     #: Its workspaces that are not removed.
     kept: Collection[Path]
+
+
+class Steps(NamedTuple):
+    """How the tasks of a general go on for which no soldier is started: a product does the work."""
+
+    #: The folder that is changed by what a general has to know.
+    news: Callable[[Places], Path]
+    #: Do what is next. True when the task has ended, False when more was done, None when nothing.
+    take: Callable[[GeneralContext, Task, SoldierHandle], bool | None]
 
 
 class GeneralContext:
@@ -74,6 +85,12 @@ class GeneralContext:
         except (BadConfig, NoSuchThing) as error:
             self.services.log.error(f"keeps its old manifest: {error}")
         self._note_manifest(seen)
+
+    @property
+    def steps(self) -> Steps | None:
+        """How its tasks go on without soldiers; None where soldiers work on them."""
+        row = wings.steps().get(str(self.manifest.engine))
+        return None if row is None else tables.load(row)
 
     def handle(self, task_id: str) -> SoldierHandle:
         """Return the handle of a task's soldier: the same one until what the soldier left is removed."""

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 from kingdom.base.disk.atomic import is_there, make_folder
 from kingdom.base.errors import BadInput, BadName
-from kingdom.base.home.manifests import COUNCIL
 from kingdom.base.records import load, notes, sessions
 from kingdom.base.records.backlog import Backlog, refresh_due
 from kingdom.base.records.messages import ACCOUNT, Queued, Result, SessionRow, Task
 from kingdom.base.records.soldiers import SoldierOrder
 from kingdom.base.runtime.role import Services, Turn
 from kingdom.base.times import rests_until
-from kingdom.court.general import council, report
+from kingdom.court.general import report
 from kingdom.court.general.context import GeneralContext
 from kingdom.court.rules import gate
 from kingdom.court.soldiers import engine_homes, prepare
@@ -89,9 +88,8 @@ class GeneralJob:
     def folders(self) -> dict[Path, tuple[str, ...]]:
         places = self._general.services.places
         folders = [places.folder("tasks", "pending"), places.manifests]
-        if self._general.manifest.engine == COUNCIL:
-            make_folder(places.council_news)
-            folders.append(places.council_news)
+        if (steps := self._general.steps) is not None:
+            folders.append(steps.news(places))
         return dict.fromkeys(folders, ())
 
     def reload(self, services: Services) -> None:
@@ -199,8 +197,8 @@ class GeneralJob:
             self._end_and_clear(task)
             return False
         soldier = general.handle(task.id)
-        if general.manifest.engine == COUNCIL:
-            done = council.step(general, task, soldier)
+        if general.steps is not None:
+            done = general.steps.take(general, task, soldier)
             return done is not None and self._go_on(queued, done)
         look = soldier.look(task.attempt)
         by = None if look.report is not None else notes.cancelled_by(services.places, task.id)

@@ -19,25 +19,24 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from kingdom import __version__
+from kingdom import __version__, wings
+from kingdom.base import tables
 from kingdom.base.disk.atomic import NEW_FILE, Disk, is_there, make_folder, names_in
 from kingdom.base.disk.codec import read_json, read_json_or, to_json
 from kingdom.base.errors import BadFile, BadInput, KingdomError
 from kingdom.base.home.places import Places, is_hidden
 from kingdom.base.home.states import MOVES
 from kingdom.base.times import stamp
+from kingdom.base.wing import FsckFinding
 from kingdom.court.rules import schedules
 from kingdom.court.upkeep.checks import CHECKS
-from kingdom.court.upkeep.fsck import FsckFinding, View, look, mend
+from kingdom.court.upkeep.copies import Copies, is_left_out
+from kingdom.court.upkeep.fsck import View, look, mend
 
 FORM = 1
 """Of the archive."""
 NOTE = "backup.json"
 TRIES = 5
-LEFT_OUT = ("lock", "heartbeat", "mirrors", "tmp")
-"""Names below state/ of what belongs to running processes, or can be fetched again."""
-CAUSES_OF_ROWS = ("chat.messages.v1", "hall.commands.v1")
-"""Topics whose events lead to rows of the chat's database."""
 MENDED = ("replays", "orphans", "sessions", "receipts", "numbers")
 """Checks whose repairs take out of a copy what follows from nothing in it."""
 DATABASE = (".db", ".db-wal", ".db-shm", ".db-journal")
@@ -80,22 +79,34 @@ def capture(places: Places, copy: Path, disk: Disk, *, secrets: bool, clock: Cal
 def _copy_once(places: Places, copy: Places, disk: Disk, secrets: bool, now: float) -> None:
     for folder in copy.folders():
         make_folder(folder)
-    for path in chain(_early_of_hall(places), _in_order(places), _of_council(places)):
+    for path in _each_in_order(places):
         _copy(path, copy.home / path.relative_to(places.home))
     left_out = _secrets(places) if not secrets else set()
     for path in _others(places, places.home):
         if path not in left_out:
             _copy(path, copy.home / path.relative_to(places.home))
-    _keep_later(places, copy)
-    for path in _late_of_hall(places):
-        _copy(path, copy.home / path.relative_to(places.home))
-    for path in _numbers(places):
+    for product in _products():
+        product.settle(places, copy)
+    for path in chain(*(product.last(places) for product in _products()), _numbers(places)):
         _copy(path, copy.home / path.relative_to(places.home))
     for name, _, _ in os.walk(copy.home):
         with suppress(FileNotFoundError):
             live = places.home / Path(name).relative_to(copy.home)
             os.chmod(name, stat.S_IMODE(os.lstat(live).st_mode) | 0o700)
     _settle(places, copy, disk, now)
+
+
+def _products() -> list[Copies]:
+    return [tables.load(wing.copies) for wing in wings.rows() if wing.copies]
+
+
+def _each_in_order(places: Places) -> Iterator[Path]:
+    """Yield the files of which each cause is copied before what follows from it."""
+    for product in _products():
+        yield from product.first(places)
+    yield from _in_order(places)
+    for product in _products():
+        yield from product.then(places)
 
 
 def _in_order(places: Places) -> Iterator[Path]:
@@ -117,80 +128,6 @@ def _of_queue(places: Places, kind: str) -> Iterator[Path]:
         yield from (folder / name for name in names_in(folder) if not is_hidden(name))
 
 
-def _of_council(places: Places) -> Iterator[Path]:
-    """Yield the council's messages: those on their way, those that agents were told of, those that wait, and what was
-    told meanwhile.
-
-    An agent sends what follows from a message before it deletes that, so one of them is in the copy.
-    """
-    yield from (path for folder in (places.outboxes, places.postings) for path in _sent(folder))
-    agents = [places.council / name for name in names_in(places.council)]
-    told = [places.told(agent.name) for agent in agents if agent != places.dead_letters]
-    for folder in (*told, *agents, *told):
-        yield from (
-            path for path in map(folder.joinpath, names_in(folder)) if not is_hidden(path.name) and path not in told
-        )
-
-
-def _sent(folder: Path) -> list[Path]:
-    """Return the messages below a folder of outboxes, or of copies of what was in them."""
-    below = (folder / name for name in names_in(folder))
-    return [own / name for own in below for name in names_in(own) if not is_hidden(name)]
-
-
-def _keep_later(places: Places, copy: Places) -> None:
-    """Of a message of the council that was copied where it waited and where it went keep the latter."""
-    there = {path.name for path in copy.council.rglob("*.mime")}
-    for path in _sent(copy.postings):
-        if path.name in there:
-            os.unlink(path)
-    there |= {path.name for path in _sent(copy.postings)}
-    for path in _sent(copy.outboxes):
-        if path.name in there:
-            os.unlink(path)
-    for name in names_in(copy.council):
-        told = copy.council / name / places.told("any").name
-        for message in names_in(told):
-            if is_there(copy.council / name / message) and not is_there(places.council / name / message):
-                os.unlink(copy.council / name / message)
-
-
-def _early_of_hall(places: Places) -> Iterator[Path]:
-    """Yield how far groups have read, then the chat's topics that tell of rows: all before the rows themselves.
-
-    What a group has passed is so in all that is copied later, and no event tells of a row that the copy lacks.
-    """
-    topics = [places.topics / name for name in names_in(places.topics)]
-    yield from (path for path in topics if not path.is_dir())
-    for topic in topics:
-        yield from (path for path in _all_below(topic / "groups") if not _is_left_out(places, path))
-    for topic in topics:
-        if topic.name not in CAUSES_OF_ROWS:
-            yield from (path for path in _all_below(topic) if path.parent.name != "groups")
-
-
-def _late_of_hall(places: Places) -> Iterator[Path]:
-    """Yield the topics that lead to rows, after the rows.
-
-    So the copy has the event of every row. The worker processes again what its group has not passed, and recognises
-    what is stored already by its position.
-    """
-    yield from _all_below(places.hall)
-    for name in CAUSES_OF_ROWS:
-        yield from (path for path in _all_below(places.topics / name) if path.parent.name != "groups")
-
-
-def _all_below(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, the newest of a topic first: the oldest may be removed meanwhile."""
-    for name in sorted(names_in(folder), reverse=True):
-        path = folder / name
-        with suppress(FileNotFoundError):
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                yield from _all_below(path)
-            else:
-                yield path
-
-
 def _numbers(places: Places) -> list[Path]:
     """Return the counters. Last, so that no id is in the copy that they do not know."""
     return sorted(places.state.glob("*/*-seq"))
@@ -199,11 +136,12 @@ def _numbers(places: Places) -> list[Path]:
 def _others(places: Places, folder: Path) -> Iterator[Path]:
     """Yield all other files of a home."""
     done = {places.folder(kind, state) for kind in MOVES for state in MOVES[kind]}
-    done |= {places.results, places.answers, places.cancelled("any").parent, places.topics, places.hall}
+    done |= {places.results, places.answers, places.cancelled("any").parent}
+    done |= {folder for product in _products() for folder in product.alone(places)}
     own = _own_names(places)
     for name in sorted(names_in(folder)):
         path = folder / name
-        is_processes = folder != places.home and path.is_relative_to(places.state) and _is_left_out(places, path)
+        is_processes = folder != places.home and path.is_relative_to(places.state) and is_left_out(places, path)
         if path in done or is_processes or (folder == places.home and name not in own):
             continue
         with suppress(FileNotFoundError):
@@ -227,15 +165,8 @@ def _own_names(places: Places) -> set[str]:
     return {path.name for path in (*folders, places.env_file, *places.copies_of_env(), places.installer.parent)}
 
 
-def _is_left_out(places: Places, path: Path) -> bool:
-    is_of_run = path.parent == places.run and path != places.wanted_folder
-    is_ours = path.parent == places.own("cli") and path.name.startswith("backup-")
-    is_ours = is_ours or path == places.agent_turns
-    return path.name in LEFT_OUT or path.name.endswith((".lock", ".sock")) or is_of_run or is_ours
-
-
 def _secrets(places: Places) -> set[Path]:
-    return {places.env_file, *places.copies_of_env(), *places.state.glob("gateway*/*secret*")}
+    return {places.env_file, *places.copies_of_env(), *places.keys()}
 
 
 def _copy(path: Path, to: Path) -> None:

@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.atomic import is_there, make_folder, names_in
-from kingdom.base.disk.codec import json_kind, parse_json, read_bytes, read_json, to_json
-from kingdom.base.disk.json_file import LARGEST
+from kingdom.base.disk.codec import read_bytes, read_json, to_json
 from kingdom.base.errors import BadFile, BadHome, BadInput, BadName
-from kingdom.base.home.places import AGENT, CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
+from kingdom.base.home.places import CHECKPOINT, SESSION_ID, SOLDIER_ID, Places, check_name, is_hidden
 from kingdom.base.home.states import MOVES
 from kingdom.base.records import foreign, kept, notes, sessions
 from kingdom.base.records.messages import Message, alert
@@ -24,12 +25,23 @@ from kingdom.base.records.sessions import Sessions
 from kingdom.base.times import stamp
 from kingdom.court.rules.schedules import SCHEDULED
 from kingdom.court.upkeep import versions
-from kingdom.court.upkeep.fsck import Check, FsckFault, Mender, View
+from kingdom.court.upkeep.fsck import (
+    ASIDE,
+    LITTER_RULE,
+    STATE_RULE,
+    Check,
+    FsckFault,
+    Mender,
+    StateFiles,
+    View,
+    set_aside,
+    unfinished,
+    unfit_files,
+)
 from kingdom.court.upkeep.retention import task_of_result, task_of_soldier_log
 
 KINDS = {"events": "event", "tasks": "task", "messages": "message", "orders": "order"}
 ENDED_WITH_RESULT = ("success", "failed", "needs_human")
-LITTER_SECONDS = 3600.0
 ONE_STATE = {
     "events": ("dispatched", "completed"),
     "tasks": ("pending", "in_progress", "completed"),
@@ -75,10 +87,6 @@ def _park(mender: Mender, fault: FsckFault) -> None:
     mender.park(fault.path, fault.what)
 
 
-def _set_aside(mender: Mender, fault: FsckFault) -> None:
-    mender.set_aside(fault.path)
-
-
 def _unfit_results(view: View) -> Iterator[FsckFault]:
     for name in names_in(view.places.results):
         path = view.places.results / name
@@ -108,7 +116,7 @@ def _mode(path: Path) -> int | None:
         return None
 
 
-STATE_FILES: dict[Callable[[Places], list[Path]], type] = {
+STATE_FILES: StateFiles = {
     lambda at: [at.sessions]: list,
     lambda at: [at.resources, at.dashboard, at.budgets]: dict,
     lambda at: at.conversations(): object,
@@ -116,26 +124,12 @@ STATE_FILES: dict[Callable[[Places], list[Path]], type] = {
         {path for own in at.scratches() for path in own.parent.glob("*.json")} - {*at.conversations()}
     ): dict,
     lambda at: sorted(at.answers.glob("*.json")): dict,
-    lambda at: sorted(at.agent_turns.glob("*/told.json")): dict,
-    lambda at: sorted(path for folder in (at.council_goals, at.council_news) for path in folder.glob("*.json")): dict,
 }
 """The small files that roles keep, each with what JSON it holds."""
 
 
 def _unfit_state(view: View) -> Iterator[FsckFault]:
-    for paths, form in STATE_FILES.items():
-        for path in paths(view.places):
-            try:
-                value = parse_json(read_bytes(path, LARGEST))
-            except FileNotFoundError:
-                continue
-            except BadFile as error:
-                yield FsckFault(path, str(error.facts["why"]))
-            except ValueError as error:
-                yield FsckFault(path, str(error))
-            else:
-                if not isinstance(value, form):
-                    yield FsckFault(path, f"it holds {json_kind(value)}")
+    return unfit_files(view, STATE_FILES)
 
 
 def _unexplained(view: View) -> Iterator[FsckFault]:
@@ -160,29 +154,9 @@ def _explain(mender: Mender, fault: FsckFault) -> None:
 
 def _litter(view: View) -> Iterator[FsckFault]:
     places = view.places
-    folders = [places.folder(kind, state) for kind, state in view.folders()]
-    edits = [folder for agent in names_in(places.council) for folder in _folders_of(places, agent)]
-    for folder in [*folders, *edits, places.results, *places.scratches()]:
-        is_scratch = folder not in (*folders, *edits) and folder != places.results
-        for name in names_in(folder):
-            with suppress(FileNotFoundError):
-                if (is_scratch or is_hidden(name)) and os.lstat(folder / name).st_mtime < view.now - LITTER_SECONDS:
-                    yield FsckFault(folder / name, "an unfinished file of long ago")
-
-
-def _folders_of(places: Places, agent: str) -> Iterator[Path]:
-    """Yield where messages of an agent of the council lie."""
-    with suppress(BadName):
-        yield from (places.agent(agent), places.told(agent))
-
-
-def _lost_letters(view: View) -> Iterator[FsckFault]:
-    """Check that what the council could not read lies beside the dead letter that says why."""
-    folder = view.places.dead_letters
-    for name in names_in(folder):
-        path = folder / name
-        if name.endswith(".original") and not is_there(path.with_suffix(".mime")) and is_there(path):
-            yield FsckFault(path, "there is no dead letter beside it")
+    folders = [*(places.folder(kind, state) for kind, state in view.folders()), places.results]
+    yield from unfinished(view, folders)
+    yield from unfinished(view, places.scratches(), is_scratch=True)
 
 
 # Where things lie.
@@ -362,7 +336,8 @@ def _orphans(view: View) -> Iterator[FsckFault]:
 
 def _rows_of_nothing(view: View) -> Iterator[FsckFault]:
     for row in sessions.read(view.places):
-        if sessions.is_ours(row) and not row.task_id.startswith(AGENT) and not view.is_made("tasks", row.task_id):
+        is_of_general = (row.general or "gen-").startswith("gen-")
+        if sessions.is_ours(row) and is_of_general and not view.is_made("tasks", row.task_id):
             yield FsckFault(view.places.sessions, f"its soldier {row.soldier} has no task {row.task_id}", row.task_id)
 
 
@@ -532,16 +507,15 @@ def _wanted(view: View) -> Iterator[FsckFault]:
 
 
 DEAD = "moved to dead/ with its reason; what has ended already is set aside"
-ASIDE = "set aside under state/set-aside"
-CHECKS: tuple[Check, ...] = (
+COURT: tuple[Check, ...] = (
     Check("folders", "Every folder that a home needs is there.", _missing_folders, "made anew", _make),
     Check("version", "The home says which format it has.", _unknown_version),
     Check("owner", "The home belongs to the user whose roles run in it.", _owners),
     Check("permissions", "Nobody else may enter the folders of a home.", _open_folders, "closed (0700)", _close),
     Check("secrets", "Nobody else may read a file with secrets.", _open_secrets, "closed (0600)", _close),
-    Check("locks", "A lock is a regular file.", _locks, ASIDE, _set_aside),
-    Check("wanted", "A role that shall not run is marked down or quarantined.", _wanted, ASIDE, _set_aside),
-    Check("litter", "No unfinished file is older than an hour.", _litter, ASIDE, _set_aside),
+    Check("locks", "A lock is a regular file.", _locks, ASIDE, set_aside),
+    Check("wanted", "A role that shall not run is marked down or quarantined.", _wanted, ASIDE, set_aside),
+    Check("litter", LITTER_RULE, _litter, ASIDE, set_aside),
     Check(
         "queues",
         "A file of a queue holds one record that fits its schema and is named after its id.",
@@ -554,10 +528,10 @@ CHECKS: tuple[Check, ...] = (
         "A file among the results can be read and is named after its task.",
         _unfit_results,
         ASIDE,
-        _set_aside,
+        set_aside,
     ),
-    Check("state", "The small files that roles keep can be read.", _unfit_state, ASIDE, _set_aside),
-    Check("one-place", "A record is in one state.", _doubled, "the earlier one is set aside", _set_aside),
+    Check("state", STATE_RULE, _unfit_state, ASIDE, set_aside),
+    Check("one-place", "A record is in one state.", _doubled, "the earlier one is set aside", set_aside),
     Check("reasons", "A file in dead/ has its reason beside it.", _unexplained, "an unknown reason is noted", _explain),
     Check("one-task", "An event becomes one task.", _one_task),
     Check(
@@ -567,7 +541,6 @@ CHECKS: tuple[Check, ...] = (
         "one that was not posted goes to dead/",
         _park_if_pending,
     ),
-    Check("letters", "What the council could not read has its dead letter.", _lost_letters, ASIDE, _set_aside),
     Check("lost-task", "An event under way has a task.", _lost_tasks),
     Check("ended-early", "An event ends with its task.", _ended_early),
     Check(
@@ -588,9 +561,9 @@ CHECKS: tuple[Check, ...] = (
     Check("last-word", "People got a message about every ended task.", _last_words),
     Check("outcome", "A task that has ended has its result as long as that is kept.", _results),
     Check("questions", "An open question has a checkpoint.", _questions, "made anew from its task", _checkpoint_again),
-    Check("orphans", "Files of soldiers belong to a task.", _orphans, ASIDE, _set_aside),
+    Check("orphans", "Files of soldiers belong to a task.", _orphans, ASIDE, set_aside),
     Check("sessions", "A row of sessions.json belongs to a task.", _rows_of_nothing, "struck", _strike_row),
-    Check("receipts", "Notes of the envoy about posts belong to messages.", _receipts, ASIDE, _set_aside),
+    Check("receipts", "Notes of the envoy about posts belong to messages.", _receipts, ASIDE, set_aside),
     Check(
         "numbers",
         "A counter is not behind the ids that are in use.",
@@ -598,4 +571,8 @@ CHECKS: tuple[Check, ...] = (
         "set to the highest in use",
         _number_anew,
     ),
+)
+CHECKS: tuple[Check, ...] = (
+    *COURT,
+    *(check for wing in wings.rows() if wing.invariants for check in tables.load(wing.invariants)),
 )

@@ -7,15 +7,16 @@ for a home in which nobody runs. Nothing is deleted: what is in the way is set a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kingdom.base.disk.atomic import Disk, is_there, make_folder, names_in
-from kingdom.base.disk.codec import read_json
+from kingdom.base.disk.codec import json_kind, parse_json, read_bytes, read_json
+from kingdom.base.disk.json_file import LARGEST
 from kingdom.base.errors import BadFile, KingdomError
 from kingdom.base.home import config
 from kingdom.base.home.places import Places, is_hidden
@@ -23,9 +24,11 @@ from kingdom.base.home.states import MOVES
 from kingdom.base.log import Log
 from kingdom.base.records.queues import Queues
 from kingdom.base.times import moment, stamp
+from kingdom.base.wing import FsckFinding
 from kingdom.court.upkeep import retention
 
 DAY = 86_400.0
+LITTER_SECONDS = 3600.0
 SOON = 0.9
 """A share of the days for which something is kept: what is younger cannot have been deleted for its age."""
 
@@ -53,20 +56,6 @@ class Check:
     #: What the repair does, in words; "" when a person has to decide.
     repair: str = ""
     mend: Callable[[Mender, FsckFault], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FsckFinding:
-    """A fault, with the rule that it breaks and what mends it."""
-
-    check: str
-    rule: str
-    path: Path
-    what: str
-    repair: str
-    repaired: bool = False
-    #: Why it could not be repaired.
-    failed: str = ""
 
 
 class View:
@@ -183,6 +172,50 @@ class Mender:
             self.set_aside(path)
 
 
+# What rows of several products are made of.
+
+
+StateFiles = Mapping[Callable[[Places], list[Path]], type]
+
+
+def unfit_files(view: View, files: StateFiles) -> Iterator[FsckFault]:
+    """Yield small files that cannot be read, or hold JSON of another form."""
+    for paths, form in files.items():
+        for path in paths(view.places):
+            try:
+                value = parse_json(read_bytes(path, LARGEST))
+            except FileNotFoundError:
+                continue
+            except BadFile as error:
+                yield FsckFault(path, str(error.facts["why"]))
+            except ValueError as error:
+                yield FsckFault(path, str(error))
+            else:
+                if not isinstance(value, form):
+                    yield FsckFault(path, f"it holds {json_kind(value)}")
+
+
+def unfinished(view: View, folders: Iterable[Path], *, is_scratch: bool = False) -> Iterator[FsckFault]:
+    """Yield what somebody began to write in these folders long ago; of a scratch folder all that is old."""
+    for folder in folders:
+        for name in names_in(folder):
+            with suppress(FileNotFoundError):
+                if (is_scratch or is_hidden(name)) and os.lstat(folder / name).st_mtime < view.now - LITTER_SECONDS:
+                    yield FsckFault(folder / name, "an unfinished file of long ago")
+
+
+def set_aside(mender: Mender, fault: FsckFault) -> None:
+    mender.set_aside(fault.path)
+
+
+STATE_RULE = "The small files that roles keep can be read."
+LITTER_RULE = "No unfinished file is older than an hour."
+ASIDE = "set aside under state/set-aside"
+
+
+# A look, and a repair.
+
+
 def look(
     places: Places, checks: Sequence[Check], clock: Callable[[], float], pause: Callable[[], object] = lambda: None
 ) -> list[FsckFinding]:
@@ -216,8 +249,8 @@ def _mended(
     try:
         how(mender, fault)
     except (OSError, KingdomError) as error:
-        return replace(found, failed=str(error))
-    return replace(found, repaired=True)
+        return found._replace(failed=str(error))
+    return found._replace(repaired=True)
 
 
 def _faults(view: View, checks: Iterable[Check]) -> Iterator[tuple[Check, FsckFault]]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.court.picture import Picture
 
 HEALTH = ("green", "yellow", "orange", "red", "unknown")
@@ -88,40 +90,6 @@ def _budget(at: int) -> Callable[[KingdomFigures], Iterator[Sample]]:
     return samples
 
 
-def _of_hall(key: str, *, gateway: bool = False) -> Callable[[KingdomFigures], Iterator[Sample]]:
-    def samples(figures: KingdomFigures) -> Iterator[Sample]:
-        for said in figures.picture.gateways if gateway else figures.picture.workers:
-            if isinstance(said.get(key), int):
-                yield {"role": str(said["role"])}, said[key]
-
-    return samples
-
-
-def _answers(figures: KingdomFigures) -> Iterator[Sample]:
-    for said in figures.picture.gateways:
-        for outcome in ("accepted", "failed"):
-            if isinstance(said.get(outcome), int):
-                yield {"role": str(said["role"]), "outcome": outcome}, said[outcome]
-
-
-def _council(*states: str) -> Callable[[KingdomFigures], Iterator[Sample]]:
-    def samples(figures: KingdomFigures) -> Iterator[Sample]:
-        for state in states:
-            value = figures.picture.council.get(state)
-            if isinstance(value, int | dict):
-                yield {"state": state}, value if isinstance(value, int) else len(value)
-
-    return samples
-
-
-def _of_council(key: str) -> Callable[[KingdomFigures], Iterator[Sample]]:
-    def samples(figures: KingdomFigures) -> Iterator[Sample]:
-        if isinstance(figures.picture.council.get(key), int):
-            yield {}, figures.picture.council[key]
-
-    return samples
-
-
 def _spent(figures: KingdomFigures) -> Iterator[Sample]:
     for general, usd in sorted(figures.spent_today.items()):
         yield {"general": general}, usd
@@ -145,61 +113,26 @@ METRICS: Mapping[str, Metric] = {
     "kingdom_spent_today_dollars": Metric("gauge", "Spent on this day (UTC), by general.", _spent),
     "kingdom_budget_spent_dollars": Metric("gauge", "Spent in the period of a budget.", _budget(0)),
     "kingdom_budget_dollars": Metric("gauge", "The limit of a budget in its period.", _budget(1)),
-    "kingdom_hall_sockets": Metric("gauge", "Sockets of a gateway.", _of_hall("sockets", gateway=True)),
-    "kingdom_hall_answers_total": Metric(
-        "counter", "Messages that a gateway accepted or failed since its start.", _answers
-    ),
-    "kingdom_hall_delivered_total": Metric(
-        "counter", "Messages that a gateway wrote to sockets since its start.", _of_hall("delivered", gateway=True)
-    ),
-    "kingdom_hall_refused_sockets_total": Metric(
-        "counter", "Sockets that a gateway refused since its start.", _of_hall("refused_sockets", gateway=True)
-    ),
-    "kingdom_hall_cut_sockets_total": Metric(
-        "counter", "Slow sockets that a gateway cut since its start.", _of_hall("cut_sockets", gateway=True)
-    ),
-    "kingdom_hall_unexpected_ends_total": Metric(
-        "counter",
-        "Sockets that a gateway ended for no known reason since its start.",
-        _of_hall("unexpected_ends", gateway=True),
-    ),
-    "kingdom_hall_stored_total": Metric(
-        "counter", "Messages that a worker stored since its start.", _of_hall("stored")
-    ),
-    "kingdom_hall_waiting_messages": Metric("gauge", "Messages that wait for the worker.", _of_hall("lag")),
-    "kingdom_hall_dead_letters_total": Metric(
-        "counter", "Messages that a worker could not store since its start.", _of_hall("dead")
-    ),
-    "kingdom_hall_gaps_total": Metric(
-        "counter", "How often messages were removed before a worker had read them.", _of_hall("gaps")
-    ),
-    "kingdom_council_messages": Metric(
-        "gauge",
-        "Messages of the council that wait, are to be retried, or are worked on.",
-        _council("waiting", "retrying", "at_work"),
-    ),
-    "kingdom_council_told_total": Metric(
-        "counter", "How often the council told an agent of a message since its start.", _of_council("told")
-    ),
-    "kingdom_council_retries_total": Metric(
-        "counter",
-        "How often a message of the council failed and waits for another try, since the start.",
-        _of_council("retried"),
-    ),
-    "kingdom_council_dead_letters_total": Metric(
-        "counter", "Messages that the council gave up since its start.", _of_council("buried")
-    ),
     "kingdom_taken_timestamp_seconds": Metric(
         "gauge", "When these figures were taken.", lambda f: iter([({}, round(f.picture.taken_at, 3))])
     ),
 }
-"""By name. One more is one row."""
+"""By name. One more is one row, here or in the `metrics` of a product."""
+
+
+def metrics() -> dict[str, Metric]:
+    """Return all metrics, those of products too."""
+    found = dict(METRICS)
+    for wing in wings.rows():
+        if wing.metrics:
+            found |= tables.load(wing.metrics)
+    return found
 
 
 def render(figures: KingdomFigures) -> str:
     """Return all metrics that have samples, each with its help and its type."""
     lines = []
-    for name, metric in METRICS.items():
+    for name, metric in metrics().items():
         samples = [f"{name}{_labels(labels)} {value!r}" for labels, value in metric.samples(figures)]
         if samples:
             lines += [f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.type}", *samples]

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kingdom import wings
+from kingdom.base import tables
 from kingdom.base.disk.atomic import Disk, is_there, sync_folder
 from kingdom.base.disk.codec import parse_json, read_bytes, read_json_or
-from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, BadName
 from kingdom.base.home.places import BESIDE_RESULTS, CHECKPOINT, Places, is_hidden
 from kingdom.base.records import kept, notes
@@ -87,7 +88,7 @@ def is_unfinished(places: Places, task: str) -> bool:
     return any(is_there(f"{places.folder('tasks', state)}/{task}.json") for state in RUNNING_STATES)
 
 
-def _is_kept(found: OldFile, task: str) -> bool:
+def is_kept(found: OldFile, task: str) -> bool:
     return task in found.open.tasks or is_unfinished(found.places, task)
 
 
@@ -115,21 +116,21 @@ def _message_is_open(found: OldFile) -> bool:
     return message.get("task_id") in found.open.tasks
 
 
-def _nothing_keeps_it(found: OldFile) -> bool:
+def nothing_keeps_it(found: OldFile) -> bool:
     return False
 
 
 def _result_is_kept(found: OldFile) -> bool:
     task = task_of_result(found.path.name)
-    return _is_kept(found, task) or _has_failed(found.places, task)
+    return is_kept(found, task) or _has_failed(found.places, task)
 
 
 def _prompt_is_kept(found: OldFile) -> bool:
-    return _is_kept(found, found.path.stem)
+    return is_kept(found, found.path.stem)
 
 
 def _soldier_log_is_kept(found: OldFile) -> bool:
-    return _is_kept(found, task_of_soldier_log(found.path.name))
+    return is_kept(found, task_of_soldier_log(found.path.name))
 
 
 def _event_waits(found: OldFile) -> bool:
@@ -142,23 +143,19 @@ def _answer_is_kept(found: OldFile) -> bool:
     return is_there(found.places.results / f"{found.path.stem}{CHECKPOINT}") or _prompt_is_kept(found)
 
 
-def _workspace_is_kept(found: OldFile) -> bool:
+def workspace_is_kept(found: OldFile) -> bool:
     """Keep a workspace as long as its task. Its time is that of its task's end."""
-    name = found.path.name
-    if found.path.parent == found.places.workspace("council", "any").parent:
-        return is_locked(found.places.agent_turn(name.partition(".")[0]) / "lock")
-    task = kept.task_of(name)
+    task = kept.task_of(found.path.name)
     ended = is_there(f"{found.places.folder('tasks', 'completed')}/{task}.json")
     return (
         (ended and not _has_failed(found.places, task))
         or is_there(found.places.results / f"{task}{CHECKPOINT}")
-        or _is_kept(found, task)
+        or is_kept(found, task)
     )
 
 
 def _workspaces(places: Places) -> list[Path]:
-    others = (places.lent_shared_memory.parent, places.council)
-    return [folder for folder in places.workspaces.glob("[!.]*") if folder not in others and folder.is_dir()]
+    return [folder for folder in places.workspaces.glob("gen-*") if folder.is_dir()]
 
 
 RULES: tuple[RetentionRule, ...] = (
@@ -166,7 +163,7 @@ RULES: tuple[RetentionRule, ...] = (
     RetentionRule("ended tasks", lambda at: [at.folder("tasks", "completed")], "queue_days", _task_is_open),
     RetentionRule("sent messages", lambda at: [at.folder("messages", "sent")], "queue_days", _message_is_open),
     RetentionRule(
-        "orders that were carried out", lambda at: [at.folder("orders", "done")], "queue_days", _nothing_keeps_it
+        "orders that were carried out", lambda at: [at.folder("orders", "done")], "queue_days", nothing_keeps_it
     ),
     RetentionRule("results", lambda at: [at.results], "results_days", _result_is_kept),
     RetentionRule(
@@ -174,26 +171,25 @@ RULES: tuple[RetentionRule, ...] = (
     ),
     RetentionRule("prompts", lambda at: [at.prompts], "prompts_days", _prompt_is_kept),
     RetentionRule("output of soldiers", lambda at: [at.session_logs], "session_logs_days", _soldier_log_is_kept),
-    RetentionRule("workspaces", _workspaces, "workspaces_days", _workspace_is_kept, is_tree=True),
-    RetentionRule(
-        "lists of the council's messages", lambda at: [at.council_threads], "results_days", _nothing_keeps_it
-    ),
-    RetentionRule(
-        "notes of the council's goals",
-        lambda at: [at.council_goals, at.council_news],
-        "results_days",
-        lambda found: _is_kept(found, found.path.stem.removesuffix("-plan").removesuffix("-end")),
-    ),
+    RetentionRule("workspaces", _workspaces, "workspaces_days", workspace_is_kept, is_tree=True),
     RetentionRule("marks of seen events", lambda at: [at.seen], "seen_days", _event_waits),
     RetentionRule(
         "rotated logs",
         lambda at: [at.logs],
         "logs_days",
-        _nothing_keeps_it,
+        nothing_keeps_it,
         takes=lambda name: bool(_ROTATED.fullmatch(name)),
         is_counted_first=True,
     ),
 )
+
+
+def rules() -> Iterator[RetentionRule]:
+    """Yield the rows of all products."""
+    yield from RULES
+    for wing in wings.rows():
+        if wing.retention:
+            yield from tables.load(wing.retention)
 
 
 @dataclass
@@ -241,7 +237,7 @@ class Cleaning:
             found.update(task)
             yield
         open_ = Open(frozenset(found), frozenset(_events_of(self._places, found)))
-        for rule in RULES:
+        for rule in rules():
             if rule.is_counted_first and self._deleter is not None and not self._deleter.counts_events:
                 continue
             if rule.after is not None and self._deleter is not None:

@@ -19,8 +19,7 @@ from kingdom.base.program import as_json, home, screen
 from kingdom.base.program.call import Finite
 from kingdom.base.program.screen import Column, Section, Table
 from kingdom.base.words import count, one_line
-from kingdom.court import picture
-from kingdom.hall import ports
+from kingdom.hall import figures, ports
 from kingdom.hall.cli import hall_orders
 from kingdom.hall.database import accounts, own_rooms
 from kingdom.hall.database.base import Database, Row, Transaction
@@ -329,7 +328,7 @@ def _address(places: Places) -> str:
 
 
 def _gateway(places: Places) -> Mapping[str, Any]:
-    return next((said for said in picture.gateways(places) if said["role"] == "gateway"), {})
+    return next((said for said in figures.gateways(places) if said["role"] == "gateway"), {})
 
 
 def _ask(work: Callable[[Transaction], T]) -> T:

@@ -14,8 +14,6 @@ import pytest
 from kingdom.base import words
 from kingdom.base.errors import BadConfig
 from kingdom.base.home import config, dotenv
-from kingdom.base.home.places import Places
-from kingdom.mq import configuration
 from tests.fixtures import founded
 
 KING = """\
@@ -205,25 +203,6 @@ runtime:
     ),
 }
 """Files of existing homes, and keys of theirs that have no effect here."""
-
-
-UNKNOWN_TO_THE_QUEUE = {
-    "sqlite: {colour: green}": "sqlite.colour (line 1)",
-    "backedn: sqlite": "backedn (line 1, did you mean 'backend'?)",
-    "ttlSec: 5\ndbPath: x.db": "ttlSec (line 1)",
-    "policyDefaults:\n  retry: {limits: 3}": "policyDefaults.retry.limits (line 2, did you mean 'limit'?)",
-    "queues:\n  jobs: {ttl: 5}": "queues.jobs.ttl (line 2",
-    "queues:\n- name: jobs\n  policy: {ttl: 5}": "queues.0.policy.ttl (line 3",
-}
-
-
-@pytest.mark.parametrize("text", UNKNOWN_TO_THE_QUEUE)
-def test_an_unknown_key_of_the_queue_is_named_with_its_place_and_has_no_effect(home: Path, text: str) -> None:
-    load(home, text, "mq")
-    (remark,) = config.remarks(founded(home), "mq")
-    assert remark.startswith(f"{home}/config/mq.yaml: ignored unknown keys: {UNKNOWN_TO_THE_QUEUE[text]}")
-    (warning,) = configuration.load(Places(home), home / "config" / "mq.yaml").warnings
-    assert warning == remark
 
 
 @pytest.mark.parametrize("name", EXISTING)

@@ -15,28 +15,14 @@ from kingdom.base.home import schemas
 from kingdom.base.home.forms import FORMS
 from kingdom.base.home.places import find_data
 from kingdom.base.records.messages import Event, Message, Order, Result, Task
-from tests.base.records.test_council import LEAST
 from tests.base.records.test_soldiers import ORDER
 from tests.fixtures import event, message, task
-from tests.hall.database.test_records import CREATED, PERSISTED
 
 FOLDER = find_data() / "schemas"
 ALL = sorted(str(path.relative_to(FOLDER)).removesuffix(".schema.json") for path in FOLDER.rglob("*.schema.json"))
 
 
-COMMAND = {
-    "commandId": "0b8f1c1e-0000-4000-8000-000000000001",
-    "command": "openRoom",
-    "producedAt": "2026-11-19T10:00:00.000Z",
-    "roomId": "0b8f1c1e-0000-4000-8000-000000000002",
-    "name": "a room",
-    "kind": "task",
-    "clientMsgId": "0b8f1c1e-0000-4000-8000-000000000003",
-    "content": "hello",
-}
-
-
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [name for name in ALL if "/" not in name or name.startswith("config/")])
 def test_every_schema_is_a_sound_one(name: str) -> None:
     jsonschema.Draft7Validator.check_schema(schemas.load(name))
     schemas.check(name, _least(name))
@@ -61,10 +47,6 @@ def _least(name: str) -> dict[str, Any]:
         "soldier-order": ORDER.to_json(),
         "raw-report": {"attempt": 0},
         "output": {"version": 1, "kind": "event"},
-        "hall/message-created": CREATED,
-        "hall/message-persisted": PERSISTED,
-        "hall/command": COMMAND,
-        **{f"council/{kind}": body for kind, body in LEAST.items()},
     }.get(name, {})
 
 

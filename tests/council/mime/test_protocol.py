@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kingdom.base.home.places import Places, find_data
-from kingdom.base.records.council import faults_of_body
 from kingdom.cli.init import furnish
+from kingdom.council.bodies import faults_of_body
 from kingdom.council.mime import TYPES, build_message, faults
 
 PAGE = (Path(__file__).parent / "protocol.md").read_text()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kingdom.base.disk.lock import Lock
-from kingdom.base.records.council import faults_of_body, original_of, read_body
 from kingdom.base.runtime.processes import carriers, soldier_markers
 from kingdom.council import mime
+from kingdom.council.bodies import faults_of_body, original_of, read_body
 from kingdom.council.monitor.job import CouncilJob
 from tests.council.monitor.conftest import Open
 from tests.council.monitor.councils import CRASH, DONE, HANG, LEFT, TOLD, Council

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kingdom.base.home.places import Places, find_codec
-from kingdom.base.records.council import original_of, read_body
 from kingdom.council import mime
+from kingdom.council.bodies import original_of, read_body
 from kingdom.council.monitor import outboxes
 from tests.council.monitor.conftest import Open
 from tests.council.monitor.councils import DONE, TOLD, Council, caged, sh

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kingdom import team as team_program
-from kingdom.base.records.council import faults_of_body
 from kingdom.council import mime
+from kingdom.council.bodies import faults_of_body
 from kingdom.council.team import goals
 from tests.council.team.teams import repository
 from tests.fixtures import founded
@@ -62,7 +62,7 @@ def work(home: Path, part: str = "layout") -> dict[str, Any]:
 
 def given(home: Path) -> dict[str, tuple[str, str, str]]:
     """Return by agent a message for it: type, sender, body."""
-    from kingdom.base.records.council import yaml_of
+    from kingdom.council.bodies import yaml_of
 
     task = work(home)
     file = home / "done.md"

@@ -72,7 +72,7 @@ SILENT = {
     "who", [pytest.param(who, marks=[] if who.endswith("goal") else [trees.in_campaigns]) for who in SILENT]
 )
 def test_a_goal_does_not_wait_for_an_answer_that_nobody_gives(who: str, home: Path, tmp_path: Path) -> None:
-    from kingdom.base.home import team as rows
+    from kingdom.council import players as rows
 
     role, how_often, status, why = SILENT[who]
     goes_on = f'exec {" ".join(rows.embedded())} "$@"'
@@ -105,7 +105,7 @@ def test_a_goal_goes_on_when_council_and_general_are_started_again_after_every_t
 @trees.in_campaigns
 @pytest.mark.parametrize("role", ["leader", "strategist", "coordinator", "evaluator", "innovator", "ignitian"])
 def test_a_goal_goes_on_when_an_agent_is_killed_at_its_first_turn(role: str, home: Path, tmp_path: Path) -> None:
-    from kingdom.base.home import team as rows
+    from kingdom.council import players as rows
 
     once = '[ -e "$KINGDOM_WORKSPACE/killed" ] || { touch "$KINGDOM_WORKSPACE/killed"; kill -9 $$; }; '
     command = " ".join(rows.embedded())

@@ -8,8 +8,8 @@ import pytest
 
 from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import find_codec
-from kingdom.base.records.council import original_of, read_body
 from kingdom.council import mime
+from kingdom.council.bodies import original_of, read_body
 from tests.council.monitor.councils import caged
 from tests.council.team.teams import TASK, team_of
 from tests.faults import trees

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.base.home import team
 from kingdom.base.home.places import Places, find_codec, find_data
-from kingdom.base.records.council import faults_of_body
-from kingdom.council import mime
+from kingdom.council import mime, players
+from kingdom.council.bodies import faults_of_body
 
-FOLDER = Places(find_data()).package(team.GENERAL) / "agents"
+FOLDER = Places(find_data()).package(players.GENERAL) / "agents"
 CALL = re.compile(r"```sh\n(.*?)\n```\n\n```yaml\n(.*?)```", re.DOTALL)
 
 
@@ -24,10 +23,10 @@ def text_of(role: str) -> str:
 
 
 def test_there_is_a_file_for_each_role_of_the_team() -> None:
-    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted([*team.ROLES, "everybody"])
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted([*players.ROLES, "everybody"])
 
 
-@pytest.mark.parametrize("role", team.ROLES)
+@pytest.mark.parametrize("role", players.ROLES)
 def test_it_knows_every_type_that_comes_to_it_and_that_it_sends(role: str) -> None:
     name = "ignitian_{n}" if role == "ignitian" else role
     known = [kind for kind, (sender, to, _) in mime.TYPES.items() if name in to.split() or name in sender.split()]
@@ -35,7 +34,7 @@ def test_it_knows_every_type_that_comes_to_it_and_that_it_sends(role: str) -> No
     assert [kind for kind in known if kind not in text] == []
 
 
-@pytest.mark.parametrize("role", team.ROLES)
+@pytest.mark.parametrize("role", players.ROLES)
 def test_its_calls_work_as_they_stand(role: str, tmp_path: Path) -> None:
     calls = CALL.findall(text_of(role))
     assert calls

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.base.disk.atomic import Disk, make_folder
-from kingdom.base.disk.lock import Lock
+from kingdom.base.disk.atomic import Disk
 from kingdom.base.home import config
 from kingdom.base.home.places import Places
 from kingdom.base.times import stamp
@@ -33,8 +32,6 @@ KINDS = {
     "prompts": f"state/prompts/{T}.md",
     "output of soldiers": f"logs/sessions/soldier-{T}-0.out",
     "workspaces": f"workspace/gen-pr/{T}",
-    "lists of the council's messages": "state/council/threads/t-1.jsonl",
-    "notes of the council's goals": f"state/council/news/{T}-end.json",
     "marks of seen events": "state/sentinel/seen/evt-1",
     "rotated logs": "logs/events.log.20260101-000000",
 }
@@ -139,19 +136,6 @@ def test_a_failed_task_stays_with_its_event_and_result_until_it_is_retried(home:
     cleaned = clean(home, now).tally.files.keys()
     assert cleaned == KINDS.keys() - (() if retried else OF_A_FAILED_TASK)
     assert [(home / KINDS[what]).exists() for what in OF_A_FAILED_TASK] == [not retried] * 3
-
-
-@pytest.mark.parametrize("at_work", [True, False])
-def test_the_folder_of_an_agent_stays_while_it_is_at_work(at_work: bool, home: Path) -> None:
-    places, now = founded(home), Clock().now
-    path = lay(home, "workspace/council/leader.0123456789ab", 4000, now)
-    lock = Lock(places.agent_turn("leader") / "lock", "leader")
-    make_folder(places.agent_turn("leader"))
-    if at_work:
-        lock.acquire()
-    clean(home, now)
-    lock.release()
-    assert path.exists() == at_work
 
 
 @pytest.mark.parametrize("state", [None, "pending", "in_progress"])

@@ -13,7 +13,7 @@ import pytest
 
 from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import Places
-from kingdom.court.envoy.channels import default_channel, usable_channels, with_hall
+from kingdom.court.envoy.channels import default_channel, usable_channels, with_products
 from kingdom.hall.channel.channel import GROUP
 from kingdom.hall.database.ids import new_uuid, next_ulid
 from kingdom.hall.database.own_rooms import THRONE_ROOM, USER, client_msg_id
@@ -273,5 +273,5 @@ def remove_room(hall: Hall, room: str) -> None:
 def test_the_hall_is_the_default_channel_where_it_runs_and_slack_is_not_set_up(
     config: dict[str, Any], on: bool, default: str, console: bool
 ) -> None:
-    whole = with_hall(config, {"roles": {"gateway": on, "worker": on}})
+    whole = with_products(config, {"roles": {"gateway": on, "worker": on}})
     assert (default_channel(whole), "console" in usable_channels(whole)) == (default, console)

@@ -12,9 +12,9 @@ import pytest
 
 from kingdom.base.home.places import Places
 from tests.cli.conftest import Held, Terminal
-from tests.cli.test_fsck_stores import whole
 from tests.faults import trees
 from tests.faults.hall.test_sweep_hall import BATCHES, ROOM, prepare
+from tests.hall.cli.test_inspection import whole
 
 __all__ = ["whole"]
 MESSAGES = [message for batch in BATCHES for message in batch]

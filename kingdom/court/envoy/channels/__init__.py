@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kingdom import wings
 from kingdom.base import tables
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.home.config import Config
@@ -13,7 +14,7 @@ from kingdom.court.envoy.channels.base import Channel, ChannelKit, ChannelRefuse
 CHANNELS = {
     "console": "kingdom.court.envoy.channels.console:Console",
     "slack": "kingdom.court.envoy.channels.slack:open_channel",
-    "hall": "kingdom.hall.channel.channel:HallChannel",
+    **{name: row for wing in wings.rows() for name, row in wing.channels.items()},
     "webhook": "kingdom.court.envoy.channels.webhook:WebhookChannel",
     "email": "kingdom.court.envoy.channels.email:EmailChannel",
 }
@@ -30,11 +31,12 @@ def default_channel(config: Config) -> str:
 def usable_channels(config: Config) -> frozenset[str]:
     """Return the channels that can be posted to: most need a part of their own in envoy.yaml.
 
-    What belongs on the console is shown in the hall where that is the default: `say` finds it either way.
+    What belongs on the console is shown in a product's channel where that is the default: `say` finds it either way.
     """
     default = default_channel(config)
     found = frozenset(CHANNELS) & {*config, *WITHOUT_SETTINGS, default}
-    return found - {"console"} if default == "hall" else found
+    is_of_product = any(default in wing.channels for wing in wings.rows())
+    return found - {"console"} if is_of_product else found
 
 
 def default_room(config: Config, channel: str) -> str:
@@ -42,10 +44,11 @@ def default_room(config: Config, channel: str) -> str:
     return str(config.get(channel, {}).get("default_channel") or channel)
 
 
-def with_hall(config: Config, system: Config) -> Config:
-    """Return the configuration with the hall as a channel, where gateway and worker are switched on."""
-    roles = system["roles"]
-    return {"hall": {}, **config} if roles["gateway"] and roles["worker"] else config
+def with_products(config: Config, system: Config) -> Config:
+    """Return the configuration with the channels of products of which all roles are switched on."""
+    rows = [wing for wing in wings.rows() if wing.channels]
+    on = [wing for wing in rows if all(system["roles"][row.name] for row in wing.roles)]
+    return {**{name: {} for wing in on for name in wing.channels}, **config}
 
 
 class Channels:

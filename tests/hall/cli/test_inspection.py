@@ -1,4 +1,4 @@
-"""fsck finds each damage made by hand in topics, in the hall's database and in the queue's store."""
+"""fsck finds each damage made by hand in topics and in the hall's database."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import kingdom.mq
 from kingdom.base.home.places import Places
-from kingdom.cli import fsck_stores
+from kingdom.hall.cli.inspection import database, topics
 from kingdom.hall.topics.names import MESSAGES
 from tests.faults import trees
 from tests.faults.hall.test_sweep_hall import WORKER, prepare
@@ -21,14 +20,11 @@ from tests.faults.hall.test_sweep_hall import WORKER, prepare
 
 @pytest.fixture(scope="module")
 def whole() -> Path:
-    """A home with a hall whose worker has stored seven events, and a queue of three messages."""
+    """A home with a hall whose worker has stored seven events."""
     home = trees.new_folder()
     prepare(home)
     done = trees.run(trees.program(), home, WORKER.spelt(home), timeout=60)
     assert done.returncode == 0, done.stderr
-    with kingdom.mq.open(Places(home).mq) as queues:
-        for number in range(3):
-            queues.publish("jobs", {"number": number})
     return home
 
 
@@ -69,12 +65,6 @@ def cut_database(places: Places) -> None:
     (places.hall / "hall.db").write_bytes(b"no database" * 1000)
 
 
-def cut_store(places: Places) -> None:
-    """What a store finds in itself is tested beside it; here it must be heard of."""
-    [path] = places.mq.rglob("*.db")
-    path.write_bytes(path.read_bytes()[: 3 * 4096])
-
-
 def oldest_files(places: Places) -> None:
     group(next=1)(places)
     batches(places)[0].unlink()
@@ -94,13 +84,12 @@ DAMAGES: dict[str, tuple[Callable[[Places], None], str]] = {
     "the last message of a room is gone": (last_message, "message 77, which is not there"),
     "a group has not read what is gone": (oldest_files, "topics: events 1 to 1 are gone, and it has not read them"),
     "a room does not know its newest message": (newer_message, "hall: room "),
-    "the queue's database is cut": (cut_store, "mq: "),
     "the hall's database is none": (cut_database, "hall: "),
 }
 
 
 def found(places: Places) -> list[str]:
-    return [f"{finding.check}: {finding.what}" for finding in fsck_stores.look(places, repair=False)]
+    return [f"{finding.check}: {finding.what}" for find in (topics, database) for finding in find(places, False)]
 
 
 def test_what_is_whole_raises_no_alarm(places: Places) -> None:

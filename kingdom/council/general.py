@@ -16,16 +16,16 @@ from kingdom.base.disk.atomic import is_there, make_folder
 from kingdom.base.disk.codec import read_bytes, read_json_or, to_json
 from kingdom.base.errors import BadFile, BadName, Collision
 from kingdom.base.home import config
-from kingdom.base.home.manifests import COUNCIL
 from kingdom.base.home.places import Places, as_filename
 from kingdom.base.records import notes
-from kingdom.base.records.council import yaml_of
 from kingdom.base.records.messages import Result, Task
 from kingdom.base.times import moment
 from kingdom.base.words import duration, one_line
 from kingdom.council import mime
+from kingdom.council.agents import COUNCIL
+from kingdom.council.bodies import yaml_of
 from kingdom.court.general import report
-from kingdom.court.general.context import GeneralContext
+from kingdom.court.general.context import GeneralContext, Steps
 from kingdom.court.soldiers.budgets import days_of
 from kingdom.court.soldiers.consent import meaning
 from kingdom.court.soldiers.handle import SoldierHandle
@@ -312,3 +312,11 @@ def _write(general: GeneralContext, note: Mapping[str, Any]) -> None:
     places = general.services.places
     make_folder(places.council_goals)
     general.services.disk.rewrite(places.council_goal(str(note["thread"])), to_json(dict(note)))
+
+
+def _news(places: Places) -> Path:
+    make_folder(places.council_news)
+    return places.council_news
+
+
+STEPS = Steps(_news, step)

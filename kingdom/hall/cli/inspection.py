@@ -1,33 +1,26 @@
-"""The checks of `kingdom fsck` for libraries' files: topics, the queue for other programs, the hall's database."""
+"""What `kingdom fsck` looks for in the hall's own files: topics, and its database."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 from kingdom.base.disk.codec import read_json
-from kingdom.base.disk.lock import is_locked
 from kingdom.base.errors import BadFile, KingdomError
 from kingdom.base.home import config, dotenv
 from kingdom.base.home.places import Places
 from kingdom.base.program import home
+from kingdom.base.wing import FsckFinding
 from kingdom.base.words import count
-from kingdom.court.upkeep.fsck import FsckFinding
+from kingdom.hall.database.opening import is_there, open_database
+from kingdom.hall.topics.batches import Batches
 
 TOPIC_RULE = "The files of a topic follow each other without a gap, and no group is ahead of them."
-MQ_RULE = "The store of the queue for local programs fits together."
 HALL_RULE = "The last message of a room is in its history, and is the newest there."
 
 
-def look(places: Places, *, repair: bool) -> list[FsckFinding]:
-    """Return what does not fit together; the queue's store repairs itself."""
-    return [finding for find in STORES.values() for finding in find(places, repair)]
-
-
-def _topics(places: Places, repair: bool) -> Iterator[FsckFinding]:
-    from kingdom.hall.topics.batches import Batches
-
+def topics(places: Places, repair: bool) -> Iterator[FsckFinding]:
     # Beside the topics in files lies what a broker's topics are known by.
     for folder in sorted(path for path in places.topics.glob("[!.]*") if path.is_dir()):
         batches = Batches(folder, home.disk(places))
@@ -68,45 +61,21 @@ def _next(path: Path) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _queue(places: Places, repair: bool) -> Iterator[FsckFinding]:
-    """Look at the store while no manager holds it; a manager does so itself when it starts."""
-    from kingdom.mq.cli.yirangmq_call import open_direct
-
-    if not places.mq.is_dir() or is_locked(places.lock("mailbox")):
-        return
-    try:
-        store = open_direct(None)
-    except KingdomError as error:
-        yield FsckFinding("mq", MQ_RULE, places.mq, str(error), "")
-        return
-    try:
-        for found in store.check(repair):
-            what = f"{found['kind']} {found['what']} of {found['queue']}"
-            yield FsckFinding("mq", MQ_RULE, places.mq, what, "mended by the store", bool(found["repaired"]))
-    finally:
-        store.close()
-
-
-def _hall(places: Places, repair: bool) -> Iterator[FsckFinding]:
-    from kingdom.hall.database.opening import is_there, open_database
-
+def database(places: Places, repair: bool) -> Iterator[FsckFinding]:
     hall, _ = config.for_looking(places, "hall")
     secrets = dotenv.secrets(places)
     if not is_there(hall, secrets, places):
         return
     try:
-        database = open_database(hall, secrets, places)
+        opened = open_database(hall, secrets, places)
         try:
-            for row in database.read(lambda db: db.all("rooms_without_their_last_message")):
+            for row in opened.read(lambda db: db.all("rooms_without_their_last_message")):
                 what = f"room {row['id']} names message {row['last_message_id']}, which is not there"
                 yield FsckFinding("hall", HALL_RULE, places.hall, what, "")
-            for row in database.read(lambda db: db.all("rooms_behind_their_messages")):
+            for row in opened.read(lambda db: db.all("rooms_behind_their_messages")):
                 what = f"room {row['id']} has a newer message than {row['last_message_id']}, its last one"
                 yield FsckFinding("hall", HALL_RULE, places.hall, what, "")
         finally:
-            database.close()
+            opened.close()
     except KingdomError as error:
         yield FsckFinding("hall", HALL_RULE, places.hall, str(error), "")
-
-
-STORES: Mapping[str, Callable[[Places, bool], Iterator[FsckFinding]]] = {"topics": _topics, "mq": _queue, "hall": _hall}

@@ -13,7 +13,7 @@ from kingdom.court.soldiers.engines.base import NeedsSetUp, Surroundings
 from kingdom.court.soldiers.prepare import Chosen
 
 COUNCIL = "council"
-"""What stands for the name of a general."""
+"""The name of the engine of its general, and what its agents have in place of the name of a general."""
 
 
 def chosen(services: Surroundings, agent: str, row: Mapping[str, Any]) -> Chosen:
@@ -22,6 +22,19 @@ def chosen(services: Surroundings, agent: str, row: Mapping[str, Any]) -> Chosen
         return prepare.choose_engine(services, manifest_of(agent, row))
     engine = engines.load("command")
     return Chosen("command", engine, _program(services, row), engine.account(COUNCIL))
+
+
+def missing(services: Surroundings, agent: str, row: Mapping[str, Any]) -> str | None:
+    """Return what an agent lacks to work here; None when it lacks nothing."""
+    if row["engine"] == "command" and "command" not in row:
+        return "it has no command, and the engine command needs one"
+    try:
+        chosen(services, agent, row)
+    except NeedsSetUp as error:
+        return str(error)
+    if row["instructions"] is not None and not (services.places.home / row["instructions"]).is_file():
+        return f"its instructions {row['instructions']} are not there"
+    return None
 
 
 def manifest_of(agent: str, row: Mapping[str, Any]) -> Manifest:

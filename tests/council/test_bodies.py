@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kingdom.base.errors import BadMessage
-from kingdom.base.records.council import faults_of_body, original_of, read_body, with_original
+from kingdom.council.bodies import faults_of_body, original_of, read_body, with_original
 
 TASK = {"task_id": "task_001", "title": "t"}
 INFO = {"retry_count": 3, "max_retries": 3, "last_error": "timed out", "moved_at": "2026-02-10T12:00:00+09:00"}
