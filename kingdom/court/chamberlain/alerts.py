@@ -30,17 +30,12 @@ class Alerts:
     """
 
     def __init__(self, services: Services) -> None:
-        self.take_over(services)
+        self._services, self._zone = services, config.zone(services.places, services.system)
         own = services.places.own("chamberlain")
         folders = [services.places.folder("messages", state) for state in MESSAGE_STATES]
         used = highest_number(folders, "msg-{day}-chamberlain-")
         self._numbers = DailyCounter(services.disk, own / "msg-seq", used)
         self._file = JsonFile(own / "alerts.json", services.disk, services.log.error, _is_sound)
-
-    def take_over(self, services: Services) -> None:
-        """Use new configuration."""
-        zone = config.zone(services.places, services.system)
-        self._services, self._zone = services, zone
 
     def tell(self, cause: str, text: str) -> None:
         """Note a problem at once; it is sent with the next message. The same cause is reported once."""

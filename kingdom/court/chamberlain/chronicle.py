@@ -40,16 +40,12 @@ class Chronicle:
     """
 
     def __init__(self, services: Services) -> None:
-        self.take_over(services)
+        self._services = services
+        self._zone = config.zone(services.places, services.system)
         path = services.places.own("chamberlain") / "chronicle.json"
         self._file = JsonFile(path, services.disk, services.log.error, _is_sound)
         make_folder(services.places.analysis)
         self._are_shown = False
-
-    def take_over(self, services: Services) -> None:
-        """Use new configuration."""
-        self._services = services
-        self._zone = config.zone(services.places, services.system)
 
     def read(self, alerts: Alerts) -> bool:
         """Count what is new. Return whether there is more to count at once."""

@@ -28,28 +28,21 @@ MEGABYTE = 1 << 20
 
 
 class Cleanup:
-    def __init__(self, services: Services) -> None:
-        self.take_over(services)
-        path = services.places.cleanup
-        self._file = JsonFile(path, services.disk, services.log.error, lambda key, value: value is not None)
-        self._cleaning: Cleaning | None = None
-        self._next_full = 0.0
-
-    def take_over(self, services: Services) -> None:
-        """Use new configuration."""
+    def __init__(self, services: Services, cleaning: Cleaning | None = None) -> None:
         self._services = services
         self._zone = config.zone(services.places, services.system)
-
-    @property
-    def is_under_way(self) -> bool:
-        return self._cleaning is not None
+        path = services.places.cleanup
+        self._file = JsonFile(path, services.disk, services.log.error, lambda key, value: value is not None)
+        self.cleaning = cleaning
+        """The one that is under way."""
+        self._next_full = 0.0
 
     def disk_is_full(self, percent: float | None) -> None:
         """Note how full the disk is when it is too full, and None when it is not any more."""
         now = self._services.monotonic()
         if percent is None:
             self._next_full = 0.0
-        elif now >= self._next_full and self._cleaning is None:
+        elif now >= self._next_full and self.cleaning is None:
             self._next_full = now + AGAIN_SECONDS
             self._begin(f"the disk is {percent:.0f} % full")
 
@@ -63,10 +56,10 @@ class Cleanup:
 
     def go_on(self) -> None:
         """Begin what is due, or do the next slice of what has begun."""
-        if self._cleaning is None:
+        if self.cleaning is None:
             self._begin_if_due()
-        elif not self._cleaning.go_on(SLICE_SECONDS):
-            self._end(self._cleaning)
+        elif not self.cleaning.go_on(SLICE_SECONDS):
+            self._end(self.cleaning)
 
     def _begin_if_due(self) -> None:
         today = self._day()
@@ -89,7 +82,7 @@ class Cleanup:
     def _begin(self, why: str) -> None:
         services = self._services
         now = services.clock()
-        self._cleaning = Cleaning(
+        self.cleaning = Cleaning(
             services.places,
             services.config["retention"],
             now,
@@ -99,7 +92,7 @@ class Cleanup:
         services.log.info(f"cleans up: {why}")
 
     def _end(self, cleaning: Cleaning) -> None:
-        self._cleaning, tally = None, cleaning.tally
+        self.cleaning, tally = None, cleaning.tally
         self._note(state="done", ended_at=stamp(self._services.clock()), deleted=tally.files, bytes=tally.bytes)
         megabytes = f"{tally.bytes / MEGABYTE:.1f} MB"
         said = f"cleaned up: deleted {count(tally.total, 'file')}, {megabytes}"

@@ -27,6 +27,7 @@ from kingdom.court.picture import Picture
 from kingdom.court.soldiers import neighbours
 from kingdom.court.steward.roll_call import What, log_findings, make_roll_call
 from kingdom.court.upkeep.metrics import KingdomFigures, render
+from kingdom.court.upkeep.retention import Cleaning
 
 ALARMING = frozenset({What.RESTARTED, What.QUARANTINED, What.REFUSED, What.LAUNCHER_STARTED, What.LAUNCHER_FAILED})
 STEP_SECONDS = 10.0
@@ -40,18 +41,13 @@ def _figures(reading: MachineReading) -> str:
 
 class ChamberlainJob:
     def __init__(self, services: Services) -> None:
-        self._take_over(services)
+        self._begin(services, None)
         self._meter = Meter()
         self._health = Health()
         self._last_health = "green"
         self._disk_is_full = False
         self._next_vitals = self._next_roll_call = self._next_count = 0.0
         self._view: Picture | None = None
-        self._alerts = Alerts(services)
-        self._cleanup = Cleanup(services)
-        self._chronicle = Chronicle(services)
-        self._ledger = Ledger(services)
-        self._reports = Reports(services)
         self._has_more_events = False
         self._max_soldiers: int | None = None
         self._king_error = ""
@@ -66,12 +62,7 @@ class ChamberlainJob:
         return {own: ()}
 
     def reload(self, services: Services) -> None:
-        self._alerts.take_over(services)
-        self._cleanup.take_over(services)
-        self._chronicle.take_over(services)
-        self._ledger.take_over(services)
-        self._reports.take_over(services)
-        self._take_over(services)
+        self._begin(services, self._cleanup.cleaning)
 
     def close(self) -> None:
         """Do nothing: everything is written already."""
@@ -96,7 +87,7 @@ class ChamberlainJob:
             self._count_events()
             self._next_count = now + self._config["intervals"]["vitals_seconds"]
         wait = min(self._next_vitals, self._next_roll_call) - self._services.monotonic()
-        if self._cleanup.is_under_way:
+        if self._cleanup.cleaning is not None:
             wait = min(wait, PAUSE_SECONDS)
         return Turn(self._has_more_events, wait, ended=self._has_successor)
 
@@ -244,6 +235,9 @@ class ChamberlainJob:
     def _period(self) -> float:
         return float(self._config["intervals"]["roll_call_seconds"])
 
-    def _take_over(self, services: Services) -> None:
-        self._services = services
-        self._config = services.config
+    def _begin(self, services: Services, cleaning: Cleaning | None) -> None:
+        """Make the parts, which keep in files what they know: all of them anew, or none if the configuration is bad."""
+        alerts, cleanup, chronicle = Alerts(services), Cleanup(services, cleaning), Chronicle(services)
+        self._ledger, self._reports = Ledger(services), Reports(services)
+        self._alerts, self._cleanup, self._chronicle = alerts, cleanup, chronicle
+        self._services, self._config = services, services.config

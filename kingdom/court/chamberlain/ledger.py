@@ -31,13 +31,9 @@ class Ledger:
     """The file's entries: by day, and by general, `usd`, `tokens`, and both by account and by task."""
 
     def __init__(self, services: Services) -> None:
-        self.take_over(services)
+        self._services = services
         self._file = JsonFile(services.places.ledger, services.disk, services.log.error, lambda _, row: _is_day(row))
         self._seen: tuple[int, int] | None = None
-
-    def take_over(self, services: Services) -> None:
-        """Use new configuration."""
-        self._services = services
 
     def read(self, alerts: Alerts) -> None:
         """Take over what the generals have counted, and tell of budgets that draw to their end."""

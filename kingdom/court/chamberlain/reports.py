@@ -33,14 +33,10 @@ DONE = {"task.completed": "done", "task.failed": "failed", "task.needs_human": "
 
 class Reports:
     def __init__(self, services: Services) -> None:
-        self.take_over(services)
-        path = services.places.own("chamberlain") / "reports.json"
-        self._file = JsonFile(path, services.disk, services.log.error, lambda _, value: isinstance(value, dict))
-
-    def take_over(self, services: Services) -> None:
-        """Use new configuration."""
         self._services = services
         self._zone = config.zone(services.places, services.system)
+        path = services.places.own("chamberlain") / "reports.json"
+        self._file = JsonFile(path, services.disk, services.log.error, lambda _, value: isinstance(value, dict))
 
     def send(self, view: Picture, days: Days, spent: Callable[[str], float], next_id: Callable[[], str]) -> None:
         """Send the reports that are due. `spent` returns the dollars of the days since one, `next_id` a free id."""

@@ -39,7 +39,7 @@ class Nights:
 
     def finish(self) -> None:
         self.cleanup.go_on()
-        while self.cleanup.is_under_way:
+        while self.cleanup.cleaning is not None:
             self.cleanup.go_on()
 
     def note(self) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ def nights(home: Path) -> Nights:
 
 def test_at_its_first_start_it_only_notes_the_day(nights: Nights) -> None:
     nights.cleanup.go_on()
-    assert (nights.cleanup.is_under_way, nights.note()) == (False, {"day": "2026-02-06"})
+    assert (nights.cleanup.cleaning, nights.note()) == (None, {"day": "2026-02-06"})
 
 
 def test_it_is_done_once_a_day_at_its_hour(nights: Nights) -> None:
@@ -65,7 +65,7 @@ def test_it_is_done_once_a_day_at_its_hour(nights: Nights) -> None:
     for hour in range(2, 50):
         nights.clock.set(f"2026-02-{7 + hour // 24:02d}T{hour % 24:02d}:00:00Z")
         nights.cleanup.go_on()
-        if nights.cleanup.is_under_way:
+        if nights.cleanup.cleaning is not None:
             begun.append(hour % 24)
             nights.finish()
     assert begun == [3, 3]
@@ -78,7 +78,7 @@ def test_the_day_is_noted_before_it_begins_and_a_restart_does_not_do_it_again(ni
     began = {"day": "2026-02-07", "began_at": "2026-02-07T03:00:01Z", "why": "it is done every day"}
     assert nights.note() == {**began, "state": "working", "deleted": {}, "bytes": 0}
     nights.another_life().go_on()
-    assert not nights.cleanup.is_under_way
+    assert nights.cleanup.cleaning is None
 
 
 def test_what_was_deleted_is_noted_logged_and_an_event(nights: Nights) -> None:
@@ -113,7 +113,7 @@ def test_a_disk_that_stays_full_is_cleaned_once_an_hour(
         nights.cleanup.disk_is_full(None)
     nights.clock.pass_(seconds)
     nights.cleanup.disk_is_full(91.0)
-    assert nights.cleanup.is_under_way is begins
+    assert (nights.cleanup.cleaning is not None) is begins
 
 
 def test_a_machine_that_has_just_started_cleans_a_full_disk_too(nights: Nights) -> None:
@@ -121,7 +121,7 @@ def test_a_machine_that_has_just_started_cleans_a_full_disk_too(nights: Nights) 
     nights.another_life()
     for percent in (None, 91.0):
         nights.cleanup.disk_is_full(percent)
-    assert nights.cleanup.is_under_way
+    assert nights.cleanup.cleaning is not None
 
 
 def test_a_disk_that_is_full_while_it_is_cleaned_begins_nothing_anew(nights: Nights) -> None:
@@ -138,10 +138,10 @@ def test_a_request_is_one_cleaning_whatever_ends_in_between(nights: Nights) -> N
     said = nights.note()
     assert (said["request"], said["why"], said["state"]) == ("a request", "somebody asked for it", "working")
     nights.another_life().go_on()
-    assert not nights.cleanup.is_under_way
+    assert nights.cleanup.cleaning is None
     nights.ask("another one")
     nights.cleanup.go_on()
-    assert nights.cleanup.is_under_way
+    assert nights.cleanup.cleaning is not None
 
 
 def test_a_log_that_is_due_gets_another_name_and_that_is_an_event(nights: Nights) -> None:
