@@ -45,7 +45,7 @@ def event(name: str, type: str = "github.pr.review_requested", **fields: Any) ->
 
 
 def task(name: str, event_id: str, **fields: Any) -> dict[str, Any]:
-    return fixtures.task(name, event_id=event_id, **{**REVIEW, "retry_count": 0, **fields})
+    return fixtures.task(name, event_id=event_id, **{"payload": REVIEW["payload"], "retry_count": 0, **fields})
 
 
 def message(name: str, **fields: Any) -> dict[str, Any]:
