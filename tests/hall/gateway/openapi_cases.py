@@ -1,4 +1,4 @@
-"""Each operation of /openapi.json is called with inputs made from it and answers as it says; test_openapi.py runs it."""
+"""Call each operation of /openapi.json with inputs made from it: it answers as it says. Run by test_openapi.py."""
 
 import uuid
 from typing import Any
