@@ -78,9 +78,9 @@ class ChamberlainJob:
             self._call_roll()
             self._kill_orphans()
             self._tell_of_watchers()
-            neighbours.note(self._services.places, self._services.unsynced)
             self._cleanup.rotate_logs()
             self._write_dashboard()
+            neighbours.note(self._services.places, self._services.unsynced)
             self._next_roll_call = now + (self._roll_call.wait if self._roll_call else self._period)
         self._alerts.send(self._services.clock)
         if now >= self._next_count or self._has_more_events:

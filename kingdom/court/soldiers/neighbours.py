@@ -54,7 +54,7 @@ def note(places: Places, disk: Disk) -> None:
     known = set(places.known_neighbours())
     homes = {path for path in known | homes_at_work() if _is_a_kingdoms(path)} - {places.home}
     theirs = {path for home in homes for path in (*Places(home).known_backups(), *Places(home).known_neighbours())}
-    backups = {path for path in known | theirs if path.is_file()} - set(places.known_backups())
+    backups = {path for path in known | theirs if os.path.isfile(path)} - set(places.known_backups())
     found = {*homes, *(path for path in theirs if _is_a_kingdoms(path)), *backups} - {places.home}
     if found != known:
         disk.rewrite(places.neighbours, b"".join(path + b"\n" for path in sorted(map(os.fsencode, found))))
@@ -73,7 +73,7 @@ def _found(home: Path, user: str, kept_by_owners: Iterable[str]) -> Iterator[Pat
         yield from (path for each in users for name in kept_by_owners if os.path.lexists(path := each / name))
         others += users
     known = Places(home).known_neighbours()
-    yield from (path for path in known if path.is_file())
+    yield from (path for path in known if os.path.isfile(path))
     folders = {*homes_at_work(), *known, Path(user, ".local/share/kingdom")}
     for around in (home.parent, *others, *map(Path, SHARED)):
         folders |= {around, *_folders_in(around)}

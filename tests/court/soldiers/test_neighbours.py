@@ -113,6 +113,16 @@ def test_backups_of_a_home_at_work_are_withheld(home: Path) -> None:
         assert withheld(own, home) == {*data_of(other), str(backup)}
 
 
+def test_a_noted_backup_that_cannot_be_looked_at_holds_nobody_up(home: Path) -> None:
+    own = a_home(home / "own")
+    has_backup(own, home / "castle.tar.gz")
+    make_folder(Places(own).neighbours.parent)
+    Places(own).neighbours.write_text(f"{home}/{'x' * 300}/castle.tar.gz\n")
+    assert withheld(own, home) == set()
+    noted(own)
+    assert known_to(own, home) == []
+
+
 def test_a_home_in_a_workspace_is_not_remembered(home: Path) -> None:
     own = a_home(home / "own")
     with at_work(a_home(own / "workspace/gen-x/task-1/mine")):
