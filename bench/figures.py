@@ -19,7 +19,7 @@ class Row(NamedTuple):
     unit: str
     #: "≥ 0.8" is about the ratio to the floor, "≤ 3 ms" about the figure; by a word of the case where cases differ.
     goal: str | Mapping[str, str] = ""
-    #: The samples to compare with, of the same case or of its last word.
+    #: The samples to compare with: of the same case, of its last word, or of no case.
     floor: str = ""
     floor_is: str = ""
     #: Why it is short of its goal, where it is.
@@ -61,7 +61,7 @@ class Found:
 
     def _line(self, row: Row, case: str, ours: list[float]) -> dict[str, Any]:
         *before, last = case.split(", ")
-        floor = self.samples.get((row.floor, case)) or self.samples.get((row.floor, last)) or []
+        floor = next((found for at in (case, last, "") if (found := self.samples.get((row.floor, at)))), [])
         share = ratio(ours, floor) if floor else None
         figure = statistics.median(ours)
         met = _is_met(goal := _goal(row, case), figure, share)

@@ -21,7 +21,7 @@ def text(part: Part) -> str:
     for row in part["rows"]:
         floor = "" if row["floor"] is None else f" / {number(row['floor'])} = {number(row['ratio'])}"
         ours = f"{number(row['ours'])} {row['unit']}{floor}, goal {row['goal'] or 'none'}"
-        lines.append(f"{_verdict(row):<6} {row['name']} {row['durability']}: {ours}")
+        lines.append(f"{_verdict(row):<6} {row['name']} {row['durability']}".rstrip() + f": {ours}")
     for table in part["tables"]:
         lines.append(f"{table['title']}: {', '.join(table['columns'])}")
         lines += [f"       {name}: {', '.join(map(_cell, row))}" for name, row in table["rows"].items()]
