@@ -48,7 +48,7 @@ class Found:
             self.add(f"{what}, {name}", case, [percentile(times, part) * 1e3 for times in rounds])
 
     def table(self, title: str, columns: Sequence[str], rows: Mapping[str, Sequence[float | str]]) -> None:
-        self.tables.append({"title": title, "columns": list(columns), "rows": rows})
+        self.tables += [{"title": title, "columns": list(columns), "rows": rows}] if rows else []
 
     def curve(self, title: str, x_label: str, unit: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
         self.curves.append({"title": title, "x_label": x_label, "y_label": unit, "lines": lines})
