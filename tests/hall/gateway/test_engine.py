@@ -14,6 +14,7 @@ import pytest
 from kingdom.hall.gateway import engine
 from kingdom.hall.gateway.engine import EngineIO, Packet, Pipe
 from kingdom.hall.gateway.frames import Listener
+from tests.faults.oracle import Figure
 from tests.waiting import SOON
 
 pytestmark = pytest.mark.anyio
@@ -136,7 +137,7 @@ async def test_a_web_socket_that_does_not_go_over_leaves_the_polling_as_it_is(wo
 
 @pytest.mark.parametrize("hours", [-5, 5])
 async def test_a_client_that_answers_no_ping_is_dropped_whatever_the_clock_says(
-    hours: int, monkeypatch: pytest.MonkeyPatch
+    hours: int, monkeypatch: pytest.MonkeyPatch, figure: Figure
 ) -> None:
     monkeypatch.setattr(engine, "PING_SECONDS", 0.05)
     monkeypatch.setattr(engine, "PONG_SECONDS", 0.5)
@@ -154,6 +155,7 @@ async def test_a_client_that_answers_no_ping_is_dropped_whatever_the_clock_says(
         assert await socket.receive_str() == "2"
         monkeypatch.setattr(time, "time", lambda: now() - 2 * hours * 3600)
         await hall.end.wait()
+    figure(f"a ping while the clock jumps by {hours} h: {len(hall.ends) - 1} wrong ends")
     assert hall.ends == [False]
 
 

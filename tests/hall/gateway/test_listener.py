@@ -10,6 +10,7 @@ from websockets.asyncio.client import connect
 
 from kingdom.hall.gateway import frames
 from kingdom.hall.gateway.frames import FRAMES, Listener, WebSocket, text_frame
+from tests.faults.oracle import Figure
 from tests.waiting import SOON
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +114,7 @@ async def test_a_gateway_that_stops_ends_its_web_sockets_on_purpose() -> None:
     assert not echo.unexpected
 
 
-async def test_who_is_hung_up_on_and_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_hung_up_on_and_does_not_read_is_cut(monkeypatch: pytest.MonkeyPatch, figure: Figure) -> None:
     monkeypatch.setattr(frames, "CLOSE_SECONDS", 0.2)
     echo = Echo()
     async with listening(echo) as port:
@@ -122,4 +123,5 @@ async def test_who_is_hung_up_on_and_does_not_read_is_cut(monkeypatch: pytest.Mo
         socket.transport.pause_reading()
         await asyncio.wait_for(echo.ended.wait(), SOON)
         socket.transport.abort()
+    figure(f"a web socket that was closed and does not read: {echo.unexpected} unexpected ends")
     assert not echo.unexpected

@@ -15,6 +15,7 @@ from kingdom.hall.database.records import HallCommand, MessageCreated
 from kingdom.hall.topics.names import COMMANDS, DEAD, MESSAGES, PERSISTED
 from kingdom.hall.worker.job import WorkerJob
 from tests.contracts.topics import taken
+from tests.faults.oracle import Figure
 from tests.fixtures import Clock
 from tests.hall.worker.hall import Hall, at_work, give, message, ordered, work
 from tests.waiting import SOON, wait_until
@@ -56,7 +57,9 @@ def remove(hall: Hall, room: str, sent: MessageCreated) -> str:
     return str(id)
 
 
-def test_a_removed_text_is_nowhere_and_a_late_reader_gets_a_blank_message_in_its_place(hall: Hall) -> None:
+def test_a_removed_text_is_nowhere_and_a_late_reader_gets_a_blank_message_in_its_place(
+    hall: Hall, figure: Figure
+) -> None:
     user = hall.user()
     room = hall.room(user)
     late = hall.topics.group("late", PERSISTED, MESSAGES)
@@ -67,7 +70,9 @@ def test_a_removed_text_is_nowhere_and_a_late_reader_gets_a_blank_message_in_its
         assert places_of(SECRET, hall.home), "the test can find it"
         removed = remove(hall, room, secret)
         erase(hall, worker)
-        assert places_of(SECRET, hall.home) == []
+        left = places_of(SECRET, hall.home)
+        figure(f"a removed text: in {len(left)} files afterwards")
+        assert left == []
         assert len(places_of("stays", hall.home)) >= 3, "in the database and both topics"
     events = [(record.topic, record.position, json.loads(record.value)) for record in taken(late, 7)]
     told = [(position, event["content"]) for topic, position, event in events if topic == PERSISTED]
