@@ -81,7 +81,6 @@ def test_a_removed_text_is_nowhere_and_a_late_reader_gets_a_blank_message_in_its
     assert sent == [("0:0", "before"), ("0:1", ""), ("0:2", "stays")]
     [blank] = [event for topic, _, event in events if topic == PERSISTED and event.get("removed")]
     assert (blank["messageId"], blank["clientMsgId"], blank["senderId"]) == (removed, secret.client_msg_id, user)
-    figure(f"a removed text: found in {len(places_of(SECRET, hall.home))} places, 3 messages around it kept")
 
 
 def test_files_keep_their_time_so_that_they_are_removed_as_soon_as_before(hall: Hall) -> None:

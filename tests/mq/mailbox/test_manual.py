@@ -212,17 +212,6 @@ def test_the_manual_names_only_commands_and_fields_that_exist() -> None:
         assert optional <= {field.name for field in COMMANDS[name].fields}, name
 
 
-@pytest.mark.parametrize("name", cli.commands)
-def test_the_manual_has_each_command_of_yirangmq_with_options_that_exist(name: str) -> None:
-    if name == "extend-lease":
-        assert f"also called `{name}`" in README
-        return
-    row = re.search(rf"^\| `{name}(.*)$", README, re.MULTILINE)
-    assert row is not None
-    options = {word for param in cli.commands[name].params for word in param.opts}
-    assert set(re.findall(r"--[a-z-]+", row[0].replace("`extend-lease`", ""))) <= options
-
-
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_the_examples_use_options_that_exist(page: Path) -> None:
     for name, words in re.findall(r"yirangmq ([a-z-]+)((?: [^`\n|#']*)?)", page.read_text()):
