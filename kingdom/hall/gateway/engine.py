@@ -221,8 +221,9 @@ class EngineIO:
         try:
             if not sid and query.get("EIO") != ["4"]:
                 raise HttpRefusal(400, "Only Engine.IO 4 is spoken here")
-            if query.get("transport", ["polling"]) != ["polling" if scope["type"] == "http" else "websocket"]:
-                raise HttpRefusal(400, "Invalid transport")
+            transport = query.get("transport", ["polling"])
+            if transport != ["polling" if scope["type"] == "http" else "websocket"]:
+                raise HttpRefusal(400, f"Invalid {'websocket upgrade' if transport == ['websocket'] else 'transport'}")
             pipe = self._known(sid) if sid else None
             if scope["type"] == "http":
                 await (await self._answer(pipe, Request(scope, receive)))(scope, receive, send)

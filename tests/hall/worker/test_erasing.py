@@ -63,7 +63,7 @@ def test_a_removed_text_is_nowhere_and_a_late_reader_gets_a_blank_message_in_its
     user = hall.user()
     room = hall.room(user)
     late = hall.topics.group("late", PERSISTED, MESSAGES)
-    secret, beside = message(room, user, SECRET), message(room, user, "stays")
+    secret, beside = message(room, user, f"{SECRET} " * 100), message(room, user, "stays")
     hall.publish(message(room, user, "before"), secret, beside)
     with at_work(hall) as worker:
         work(hall, worker, 3)
@@ -153,7 +153,12 @@ def test_a_message_that_was_stored_before_a_kill_and_removed_meanwhile_is_told_b
     killed = WorkerJob(hall.of("worker"))
     killed._store.store(killed._read())
     killed._topics.close()
+    killed._database.close()
     remove(hall, room, secret)
+    again = WorkerJob(hall.of("worker"))
+    assert [event.topic for event in again._store.store(again._read()) if SECRET.encode() in event.value] == []
+    again._topics.close()
+    again._database.close()
     with at_work(hall) as worker:
         erase(hall, worker)
     assert places_of(SECRET, hall.home) == []
