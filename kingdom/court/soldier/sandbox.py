@@ -218,9 +218,7 @@ class Prepared:
 
     def renew(self, may_not_read: Iterable[str]) -> None:
         """Look at processes and trees as they are now."""
-        for descriptor in self._held:
-            os.close(descriptor)
-        self._held, self._told, self._more = [], [], []
+        self._close()
         self._hidden = [*may_not_read]
         self.processes = _own_processes()
         for path in _all_but("", *_real_paths([*self._hidden, "/dev"])):
@@ -231,6 +229,16 @@ class Prepared:
                 self._told.append(_rule(descriptor, _handled(_landlock_version())[0] & _READ))
         _system_calls()
         self._until = time.monotonic() + FRESH_SECONDS
+
+    def close_old(self) -> None:
+        """Close the trees once they are too old to be used: a deleted file uses its space as long as it is open."""
+        if not self.is_fresh:
+            self._close()
+
+    def _close(self) -> None:
+        for descriptor in self._held:
+            os.close(descriptor)
+        self._held, self._told, self._more = [], [], []
 
     def fit(self, order: SoldierOrder) -> None:
         """Renew it if it is old, or was made for a soldier that may read other things."""

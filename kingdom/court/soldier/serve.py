@@ -159,7 +159,7 @@ def _run(ready: Ready, prepared: sandbox.Prepared) -> tuple[RawReport, int]:
     report = RawReport(order.attempt)
     try:
         signal.signal(signal.SIGTERM, _stop_requested)
-        code, peak_mb = _wait(_spawn(ready, prepared), bounds)
+        code, peak_mb = _wait(_spawn(ready, prepared), bounds, prepared)
         # Here too: an end that is asked for just before would be raised in `finally`, where nobody catches it.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except StopRequested:
@@ -301,7 +301,7 @@ def _become(ready: Ready, argv: list[str], prepared: sandbox.Prepared, streams: 
         os._exit(1)
 
 
-def _wait(engine: int, bounds: Limits) -> tuple[int, int]:
+def _wait(engine: int, bounds: Limits, prepared: sandbox.Prepared) -> tuple[int, int]:
     """Wait for the engine's end within its limits. Return its exit code and the peak of its memory in MB.
 
     The code is less than 0 for the signal that ended it.
@@ -311,6 +311,7 @@ def _wait(engine: int, bounds: Limits) -> tuple[int, int]:
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, launch.HANDLED)
         while not ended.poll(LOOK_MILLISECONDS):
+            prepared.close_old()
             peak_kb = max(peak_kb, _reap_orphans(engine))
             if (exceeded := bounds.exceeded()) is not None:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)

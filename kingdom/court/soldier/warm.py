@@ -20,7 +20,7 @@ from typing import Any
 
 from kingdom.base.home.places import Places, find_home
 from kingdom.base.runtime.processes import end_with_parent, environment_memory, overwrite_environment
-from kingdom.court.soldier.sandbox import Prepared, go_first
+from kingdom.court.soldier.sandbox import FRESH_SECONDS, Prepared, go_first
 from kingdom.court.soldier.serve import Ready, serve
 
 BEGUN, DONE = b"begun", b"done"
@@ -40,7 +40,7 @@ def serve_warm(descriptor: int) -> int:
     environment_memory()
     gc.freeze()  # else a collection in a process that was forked would copy all that it looks at
     general = socket.socket(fileno=descriptor)
-    while _has_news(general) and general.recv(1):
+    while _has_news(general, IDLE_SECONDS) and general.recv(1):
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
@@ -65,7 +65,7 @@ def serve_requests(general: socket.socket) -> int:
     """Serve one task after the other until there are no more, and return the exit code."""
     go_first()
     places, prepared = Places(find_home()), Prepared()
-    while _has_news(general):
+    while _has_request(general, prepared):
         data, locks, _, _ = socket.recv_fds(general, LARGEST_REQUEST, 1, socket.MSG_CMSG_CLOEXEC)
         if not data:
             break
@@ -93,10 +93,17 @@ def serve_requests(general: socket.socket) -> int:
     return 0
 
 
-def _has_news(general: socket.socket) -> bool:
+def _has_request(general: socket.socket, prepared: Prepared) -> bool:
+    if _has_news(general, FRESH_SECONDS):
+        return True
+    prepared.close_old()
+    return _has_news(general, IDLE_SECONDS)
+
+
+def _has_news(general: socket.socket, seconds: float) -> bool:
     news = select.poll()
     news.register(general.fileno(), select.POLLIN)
-    return bool(news.poll(IDLE_SECONDS * 1000))
+    return bool(news.poll(seconds * 1000))
 
 
 def _serve(request: Mapping[str, Any], places: Places, prepared: Prepared) -> Callable[[], None] | None:

@@ -414,6 +414,38 @@ def test_each_of_two_holds_its_own_lock_alone(
         opened.close()
 
 
+@pytest.mark.parametrize("script", ["echo begins; read -r _ <{fifo}", "echo begins"], ids=["at work", "idle"])
+def test_a_deleted_file_is_soon_held_open_by_no_serving_process(
+    asks: Callable[..., tuple[int, socket.socket]], places: Places, order: SoldierOrder, script: str
+) -> None:
+    """Otherwise its space on the disk would stay in use until a minute after the task."""
+    Path(order.program).write_text(f"#!/bin/sh\n{script.format(fifo=fifo(places.home))}\n")
+    Path(order.program).chmod(0o755)
+    large = places.home / "large"
+    large.write_text("x")
+    beside = [path for above in (*places.home.parents,)[:-1] for path in above.iterdir()]
+    # Where much is to be read, not all of it is held open.
+    hidden = [str(path) for path in (places.env_file, *beside) if not places.home.is_relative_to(path)]
+    _, ours = asks(SOON)
+    pid, serving = fork(ours)
+    hand(serving, places, order._replace(sandbox=True, external=False, may_not_read=hidden), TASK)
+    wait_until(lambda: Path(order.out).read_text(), SOON, "the engine runs")
+    large.unlink()
+    wait_until(lambda: f"{large} (deleted)" not in open_files(pid), SOON, "nothing keeps it")
+    assert stat_fields(pid) is not None
+    for opened in (serving, ours):
+        opened.close()
+
+
+def open_files(pid: int) -> list[str]:
+    """The paths of the files that a process has open."""
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
+
+
 @pytest.mark.parametrize("open_before", [(), (3, 9)])
 def test_a_command_finds_no_file_open_but_its_streams(
     serves: Serves, places: Places, order: SoldierOrder, open_before: tuple[int, ...]
