@@ -25,8 +25,8 @@ MOST_CAUSES_KEPT = 500
 class Alerts:
     """Problems to tell people of, kept in alerts.json so that a restart neither loses nor repeats one.
 
-    Its entries: `told`, the causes that were sent; `waiting`, those that were not; `sent_at`, when the last messages
-    went out; and `letter`, the draft of the message that is being sent.
+    Its entries: `told`, the causes that were sent; `waiting`, those that were not, with the time when one was `over`;
+    `sent_at`, when the last messages went out; and `letter`, the draft of the message that is being sent.
     """
 
     def __init__(self, services: Services) -> None:
@@ -40,9 +40,10 @@ class Alerts:
     def tell(self, cause: str, text: str) -> None:
         """Note a problem at once; it is sent with the next message. The same cause is reported once."""
         waiting = self._file.get("waiting", [])
-        if cause in self._file.get("told", []) or any(problem["cause"] == cause for problem in waiting):
+        if cause in self._file.get("told", []) or any(p["cause"] == cause and "over" not in p for p in waiting):
             return
-        self._write(waiting=[*waiting, {"cause": cause, "text": text}])
+        others = [problem for problem in waiting if problem["cause"] != cause]
+        self._write(waiting=[*others, {"cause": cause, "text": text}])
 
     def send(self, now: Callable[[], float]) -> bool:
         """Send what waits in one message, if that is due; return whether it was. Its id is noted first."""
@@ -57,9 +58,10 @@ class Alerts:
         if not self._services.queues.messages.has(draft["id"], *MESSAGE_STATES):
             self._services.queues.messages.create([self._message(draft)])
         reported = {problem["cause"] for problem in draft["tells"]}
+        over = {problem["cause"] for problem in draft["tells"] if "over" in problem}
         self._file.remove("letter")
         self._write(
-            told=[*self._file.get("told", []), *reported][-MOST_CAUSES_KEPT:],
+            told=[*self._file.get("told", []), *(reported - over)][-MOST_CAUSES_KEPT:],
             waiting=[problem for problem in waiting if problem["cause"] not in reported],
             sent_at=[*sent_at, now()][-len(PAUSES) :],
         )
@@ -70,19 +72,23 @@ class Alerts:
         day, _, number = self._numbers.take(1, self._today())[0].partition("-")
         return f"msg-{day}-chamberlain-{number}"
 
-    def forget(self, cause: str) -> None:
-        """Note that a problem is over: if it comes back, it is reported again."""
-        self._write(told=[known for known in self._file.get("told", []) if known != cause])
+    def forget(self, *causes: str) -> None:
+        """Note that these problems are over: the next message says so of those that wait. They may come back."""
+        told, waiting = self._file.get("told", []), self._file.get("waiting", [])
+        over = {"over": stamp(self._services.clock())}
+        left = [cause for cause in told if cause not in causes]
+        marked = [{**over, **problem} if problem["cause"] in causes else problem for problem in waiting]
+        if (left, marked) != (told, waiting):
+            self._write(told=left, waiting=marked)
 
     def forget_all_but(self, prefix: str, causes: Collection[str]) -> None:
         """Note that all other problems whose cause begins so are over."""
-        reported = self._file.get("told", [])
-        left = [cause for cause in reported if not cause.startswith(prefix) or cause in causes]
-        if left != reported:
-            self._write(told=left)
+        waiting = [problem["cause"] for problem in self._file.get("waiting", [])]
+        known = [cause for cause in (*self._file.get("told", []), *waiting) if cause.startswith(prefix)]
+        self.forget(*(cause for cause in known if cause not in causes))
 
     def _message(self, draft: Mapping[str, Any]) -> Message:
-        texts = [problem["text"] for problem in draft["tells"]]
+        texts = [_shown(problem) for problem in draft["tells"]]
         content = texts[0] if len(texts) == 1 else f"{len(texts)} things:\n" + "\n".join(texts)
         return alert(draft["id"], content, None, stamp(self._services.clock()))
 
@@ -93,6 +99,10 @@ class Alerts:
 
     def _today(self) -> date:
         return datetime.fromtimestamp(self._services.clock(), self._zone).date()
+
+
+def _shown(problem: Mapping[str, str]) -> str:
+    return f"{problem['text']} (over since {problem['over']})" if "over" in problem else problem["text"]
 
 
 def _is_due(sent_at: list[float], now: float) -> bool:

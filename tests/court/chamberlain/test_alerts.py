@@ -10,6 +10,7 @@ import pytest
 
 from kingdom.base.disk.codec import read_json
 from kingdom.base.home.places import Places
+from kingdom.base.times import stamp
 from kingdom.court.chamberlain.alerts import Alerts, _is_due
 from kingdom.court.chamberlain.job import ChamberlainJob
 from tests.fixtures import Clock, all_of, here, services, write
@@ -55,6 +56,29 @@ def test_a_problem_that_was_over_is_reported_again(home: Path) -> None:
         ours.forget("red")
         clock.pass_(4000)
     assert said(home) == ["[alert] the machine is red"] * 2
+
+
+def test_a_problem_that_was_over_before_it_could_be_sent_says_so_and_is_reported_again(home: Path) -> None:
+    clock = Clock()
+    ours = alerts(home, clock)
+    ours.tell("red", "the machine is red")
+    ours.send(clock)
+    for cause, text in (("refused:king:1", "king refuses king.yaml"), ("disk", "the disk is full"), ("odd", "odd")):
+        ours.tell(cause, text)
+    ours.forget_all_but("refused:king:", ())
+    ours.forget("disk")
+    over = stamp(clock())
+    ours.tell("disk", "the disk is full again")
+    clock.pass_(60)
+    ours.forget_all_but("refused:king:", ())
+    assert ours.send(clock)
+    expected = ["3 things:", f"king refuses king.yaml (over since {over})", "odd", "the disk is full again"]
+    assert said(home)[-1].removeprefix("[alert] ").splitlines() == expected
+    for cause in ("refused:king:1", "disk"):
+        ours.tell(cause, f"{cause} once more")
+    clock.pass_(4000)
+    ours.send(clock)
+    assert said(home)[-1] == "[alert] refused:king:1 once more"
 
 
 def test_a_storm_is_three_messages_at_most_and_loses_nothing(home: Path) -> None:
