@@ -17,12 +17,12 @@ from kingdom.base.home.places import Places
 from kingdom.base.program import home
 from kingdom.base.program.as_json import line
 from kingdom.base.program.call import Finite
-from kingdom.base.records import kept, notes
+from kingdom.base.records import kept, notes, refusals
 from kingdom.base.records.lookup import find, leading_back, task_id_of
 from kingdom.base.records.messages import FAILURES, Event, code_of
 from kingdom.base.runtime.wake import Waker
 from kingdom.base.times import stamp
-from kingdom.base.words import printable
+from kingdom.base.words import one_line, printable
 from kingdom.cli import complete
 
 CHANNEL = "console"
@@ -310,5 +310,7 @@ def _refuse_if_down(places: Places) -> None:
         path = places.heartbeat(role)
         heartbeat = read_json_or(path, {})
         if not heartbeat or heartbeat.get("state") == "stopped" or time.time() - path.stat().st_mtime > RESTART_SECONDS:
-            hint = f"start it with `{home.how_to_start(places, role)}`, or put your words into the queue with --no-wait"
+            why = one_line(refusals.why(places, role), 300)
+            step = f"{why}; correct that" if why else f"start it with `{home.how_to_start(places, role)}`"
+            hint = f"{step}, or put your words into the queue with --no-wait"
             raise NotRunning(what=f"the {role}", hint=hint)

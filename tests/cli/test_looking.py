@@ -796,6 +796,18 @@ def test_a_missing_role_comes_back_by_itself_while_its_watcher_is_at_work(termin
     assert f"\n  envoy  not running: `{home.command()} start envoy`\n" in shown
 
 
+def test_what_is_said_to_a_role_that_refuses_its_configuration_is_answered_with_what_is_wrong(
+    terminal: Terminal, king_runs: None
+) -> None:
+    make_folder(terminal.places.own("envoy"))
+    refuse(terminal.places)
+    said = terminal("say", "hello")
+    wrong = (
+        f"{terminal.places.config}/envoy.yaml:3: intervals: is a text; correct that, or put your words into the queue"
+    )
+    assert (said.code, said.err) == (3, f"kingdom: the envoy is not running; {wrong} with --no-wait\n")
+
+
 def stop_through_launcher(places: Places) -> None:
     write(places.roll_call("chamberlain"), {"stopped": ["envoy"]})
 
