@@ -517,6 +517,51 @@ def tracked(root: Path) -> list[Path]:
     return [path for name in sorted(names) if (path := root / name).is_file()]
 
 
+CLASSES_THAT_SHARE_A_NAME = frozenset("Engine Field Found Job Part Published Queues Request _Asked".split())
+"""Each of these is still the name of two classes, one of them of the queue."""
+
+
+def shared_class_names(root: Path) -> Iterator[str]:
+    """One class, one name: whoever reads it in a message or a trace knows which one is meant."""
+    seen: dict[str, str] = {}
+    for source in sources(root):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef) and node.name not in CLASSES_THAT_SHARE_A_NAME:
+                if node.name in seen:
+                    yield f"{source.at(node)} {node.name} is the name of a class in {seen[node.name]} too"
+                seen.setdefault(node.name, source.name)
+
+
+# In halves, as above. What is refused has a plainer word beside it in the style of this project.
+RIDDLES = {
+    "so " + "many within": "at most … events per … seconds",
+    "gone, or " + "gone before": "no error if it is absent",
+    "is no " + "matter": "is ignored",
+    "ends " + "nobody": "is logged and dropped",
+    "who is over " + "a limit": "once over the limit",
+    "takes no " + "room at the gate": "does not count against max_soldiers",
+    "keeps the shelf " + "true": "a rescan catches missed events",
+    "told again: it " + "became": "duplicate of",
+    "called " + "back costs": "does not use up a retry",
+}
+
+
+def riddles(root: Path) -> Iterator[str]:
+    """Plain English: verb first, no inversion, no word play."""
+    for path in tracked(root):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith(("kingdom/", "docs/", "schemas/", "README", "CONTRIBUTING")):
+            continue
+        try:
+            text = path.read_text().lower()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+        for riddle, plain in RIDDLES.items():
+            if (at := text.find(riddle)) >= 0:
+                line = text.count("\n", 0, at) + 1
+                yield f"{name}:{line} says {riddle!r}; write: {plain}"
+
+
 def unexplained_packages(root: Path) -> Iterator[str]:
     """A dependency has a row in docs/dependencies.md and a pin in a lock."""
     project = root / "pyproject.toml"
@@ -553,6 +598,8 @@ CHECKS: tuple[Check, ...] = (
     open_databases,
     spelt_folders,
     foreign_words,
+    shared_class_names,
+    riddles,
     unexplained_packages,
 )
 
@@ -627,6 +674,8 @@ DEFECTS: list[tuple[Check, str, str]] = [
     (foreign_words, "docs/a.md:2", f"a\nfrom {HALVES['registry']}"),
     (foreign_words, "docs/a.md:1", f"see {HALVES['shared']}/design.md"),
     (foreign_words, "kingdom/a.py:1", f"# {HALVES['issue']}"),
+    (shared_class_names, "kingdom/mq/a.py:2", "class Line: ...\nclass Line: ..."),
+    (riddles, "docs/a.md:2", "a\nA lost file " + "is no " + "matter."),
     (unexplained_packages, "pyproject.toml:", "[project]\ndependencies = ['left-pad>=1']"),
 ]
 

@@ -37,7 +37,7 @@ class Wing(NamedTuple):
     works_for: str = ""
     #: `kingdom <name>`.
     commands: Mapping[str, str] = {}
-    #: (places) -> `Finding`s of `kingdom doctor`.
+    #: (places) -> `DoctorFinding`s of `kingdom doctor`.
     checks: str = ""
     #: (places, repair) -> `FsckFinding`s of `kingdom fsck` in files that only the product reads.
     inspections: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Wing(NamedTuple):
     greeting: str = ""
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """One line of `kingdom doctor`."""
 
     #: ok, warn or bad.

@@ -57,7 +57,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AdoptionPlan:
     """What can be taken over, what is there already, and what cannot be taken, with the reason."""
 
     copies: list[Copy]
@@ -89,7 +89,7 @@ def adopt(source: str | None, yes: bool) -> int:
     return Exit.FAILED if plan.refused else Exit.DONE
 
 
-def _plan(places: Places, found: Path) -> Plan:
+def _plan(places: Places, found: Path) -> AdoptionPlan:
     if (found / packages.MANIFEST).is_file():
         return _of_package(places, found)
     if (found / places.config.name).is_dir() or (found / places.queue.name).is_dir():
@@ -100,17 +100,17 @@ def _plan(places: Places, found: Path) -> Plan:
     return _of_prompts(places, prompts)
 
 
-def _of_package(places: Places, package: Path) -> Plan:
+def _of_package(places: Places, package: Path) -> AdoptionPlan:
     try:
         manifest = packages.check(package)
     except KingdomError as error:
-        return Plan([], [], str(error).splitlines())
+        return AdoptionPlan([], [], str(error).splitlines())
     files = [path for path in packages.contents(package) if path.is_file()]
     copies = [Copy(path, places.package(manifest.name) / path.relative_to(package)) for path in files]
     return _sorted(places, [*copies, Copy(package / packages.MANIFEST, places.manifest(manifest.name))], [])
 
 
-def _of_prompts(places: Places, prompts: list[Path]) -> Plan:
+def _of_prompts(places: Places, prompts: list[Path]) -> AdoptionPlan:
     """Plan to take prompts that are called after a general: NAME.md, NAME-ACTION.md, NAME-ENGINE.md."""
     names = places.installed_generals()
     mine = [path for path in prompts if any(path.stem == name or path.stem.startswith(f"{name}-") for name in names)]
@@ -122,7 +122,7 @@ def _of_prompts(places: Places, prompts: list[Path]) -> Plan:
     return _sorted(places, [Copy(path, places.extras("templates") / path.name) for path in mine], refused)
 
 
-def _of_home(places: Places, other: Places) -> Plan:
+def _of_home(places: Places, other: Places) -> AdoptionPlan:
     is_itself = other.home.samefile(places.home)
     if not is_itself:
         _refuse_if_at_work(places, other)
@@ -179,13 +179,13 @@ def _refuse_if_at_work(places: Places, other: Places) -> None:
                 raise InUse(who=folder.name, where=there.home)
 
 
-def _sorted(places: Places, copies: list[Copy], refused: list[str]) -> Plan:
+def _sorted(places: Places, copies: list[Copy], refused: list[str]) -> AdoptionPlan:
     """Return what is to be copied and what is not, because this home has it."""
     free: list[Copy] = []
     kept: list[Copy] = []
     for copy in copies:
         (free if _is_free(places, copy.target) else kept).append(copy)
-    return Plan(free, kept, refused)
+    return AdoptionPlan(free, kept, refused)
 
 
 def _is_free(places: Places, target: Path) -> bool:
@@ -201,7 +201,7 @@ def _is_default(places: Places, target: Path) -> bool:
     return target.parent == places.config and default.is_file() and default.read_bytes() == target.read_bytes()
 
 
-def _carry_out(places: Places, plan: Plan) -> None:
+def _carry_out(places: Places, plan: AdoptionPlan) -> None:
     """Copy, each file whole or not at all. What an earlier try has copied is no longer in the plan."""
     disk = home.disk(places)
     for copy in plan.copies:
@@ -212,7 +212,7 @@ def _carry_out(places: Places, plan: Plan) -> None:
             copy.target.chmod(0o700)
 
 
-def _print(places: Places, plan: Plan, yes: bool) -> None:
+def _print(places: Places, plan: AdoptionPlan, yes: bool) -> None:
     verb = "take" if yes else "would take"
     for (source, target), copies in _by_folder(plan.copies).items():
         if len(copies) > NAMED_SINGLY:

@@ -15,7 +15,7 @@ from kingdom.base.words import closest
 from kingdom.cli import COMMANDS
 
 
-class Commands(click.Group):
+class KingdomCommands(click.Group):
     """Load the module of the one command that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -37,7 +37,7 @@ class Commands(click.Group):
 
 
 @click.group(
-    cls=Commands,
+    cls=KingdomCommands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running, 4 no answer in time, 75 locked, 78 refused.",
 )

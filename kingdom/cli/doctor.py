@@ -26,7 +26,7 @@ from kingdom.base.program import as_json, home, screen
 from kingdom.base.program.screen import Line, Part, Section
 from kingdom.base.records import kept
 from kingdom.base.runtime.processes import all_pids, stat_fields
-from kingdom.base.wing import Finding
+from kingdom.base.wing import DoctorFinding
 from kingdom.base.words import count, one_line
 from kingdom.cli import engine_services, machine, services
 from kingdom.court import picture
@@ -52,7 +52,7 @@ UNFIT_FILE_SYSTEMS = {
 MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "bad": ("BAD", "bold red")}
 
 
-Check = Callable[[Places], Iterator[Finding]]
+Check = Callable[[Places], Iterator[DoctorFinding]]
 
 
 @click.command(short_help="Check the set-up for problems.")
@@ -69,7 +69,7 @@ def doctor(whole: bool, in_json: bool) -> int:
     return Exit.FAILED if any(finding.level == "bad" for finding in findings) else Exit.DONE
 
 
-def _lines(findings: list[Finding], whole: bool) -> Iterator[Line]:
+def _lines(findings: list[DoctorFinding], whole: bool) -> Iterator[Line]:
     """Yield what is wrong, the worst first, then what is well, folded, and the counts."""
     by_level = {level: [finding for finding in findings if finding.level == level] for level in ("bad", "warn", "ok")}
     for level in ("bad", "warn", "ok") if whole else ("bad", "warn"):
@@ -82,53 +82,57 @@ def _lines(findings: list[Finding], whole: bool) -> Iterator[Line]:
     yield Line([Part(f"{', '.join(counts)}, {count(len(by_level['ok']), 'check')} well", "bold")], indent=0)
 
 
-def _line(finding: Finding) -> Line:
+def _line(finding: DoctorFinding) -> Line:
     mark, style = MARKS[finding.level]
     step = f"; {finding.next_step}" if finding.next_step else ""
     return Line([Part(f"{mark:4}", style), Part(f"  {finding.what}: {finding.sentence}{step}")], indent=0, hang=6)
 
 
-def _python(places: Places) -> Iterator[Finding]:
+def _python(places: Places) -> Iterator[DoctorFinding]:
     running = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < OLDEST_PYTHON
-    yield Finding("bad" if old else "ok", "python", running, "install Python 3.11 or newer" if old else "")
+    yield DoctorFinding("bad" if old else "ok", "python", running, "install Python 3.11 or newer" if old else "")
     missing = [name for name in ("click", "croniter", "fastjsonschema", "psutil", "yaml") if find_spec(name) is None]
     if missing:
-        yield Finding("bad", "packages", f"{', '.join(missing)} cannot be imported", "run `make setup`")
+        yield DoctorFinding("bad", "packages", f"{', '.join(missing)} cannot be imported", "run `make setup`")
 
 
-def _programs(places: Places) -> Iterator[Finding]:
+def _programs(places: Places) -> Iterator[DoctorFinding]:
     if shutil.which("tmux"):
-        yield Finding("ok", "tmux", "installed")
+        yield DoctorFinding("ok", "tmux", "installed")
     else:
         step = "install the package tmux to look at roles with `attach`"
         try:
-            yield Finding("warn", "tmux", f"not installed: roles run under supervisord {version('supervisor')}", step)
+            yield DoctorFinding(
+                "warn", "tmux", f"not installed: roles run under supervisord {version('supervisor')}", step
+            )
         except PackageNotFoundError:
-            yield Finding("bad", "tmux", "not installed, and neither is supervisord: nothing can start the roles", step)
+            yield DoctorFinding(
+                "bad", "tmux", "not installed, and neither is supervisord: nothing can start the roles", step
+            )
     there = shutil.which("strace") is not None
-    yield Finding("ok", "strace", "installed" if there else "not installed; only the project's own tests use it")
+    yield DoctorFinding("ok", "strace", "installed" if there else "not installed; only the project's own tests use it")
 
 
-def _home(places: Places) -> Iterator[Finding]:
+def _home(places: Places) -> Iterator[DoctorFinding]:
     try:
         places.check()
     except BadHome as error:
-        yield Finding("bad", "home", str(error))
+        yield DoctorFinding("bad", "home", str(error))
         return
     for folder in (places.queue, places.state):
         if not folder.is_dir():
-            yield Finding("bad", "home", f"{folder} is missing", f"run `{home.command()} up`")
+            yield DoctorFinding("bad", "home", f"{folder} is missing", f"run `{home.command()} up`")
             return
-    yield Finding("ok", "home", str(places.home))
+    yield DoctorFinding("ok", "home", str(places.home))
     loose = [path.name for path in (places.queue, places.state, places.logs) if _others_may_write(path)]
     if loose:
         step = f"run `chmod go-w {' '.join(str(places.home / name) for name in loose)}`"
-        yield Finding("warn", "home", f"others may write to {', '.join(loose)}", step)
+        yield DoctorFinding("warn", "home", f"others may write to {', '.join(loose)}", step)
     file_system = _file_system(places)
     if file_system in UNFIT_FILE_SYSTEMS:
         why = UNFIT_FILE_SYSTEMS[file_system]
-        yield Finding("warn", "home", f"it lies on {file_system}: {why}", "move it to a local disk")
+        yield DoctorFinding("warn", "home", f"it lies on {file_system}: {why}", "move it to a local disk")
 
 
 def _others_may_write(path: os.PathLike[str]) -> bool:
@@ -146,7 +150,7 @@ def _file_system(places: Places) -> str:
     return max(fitting)[1] if fitting else ""
 
 
-def _configuration(places: Places) -> Iterator[Finding]:
+def _configuration(places: Places) -> Iterator[DoctorFinding]:
     names = sorted(
         path.name.removesuffix(".schema.json") for path in find_schema("config/king").parent.glob("*.schema.json")
     )
@@ -156,19 +160,19 @@ def _configuration(places: Places) -> Iterator[Finding]:
             config.load(places, name)
         except BadConfig as error:
             bad += 1
-            yield Finding("bad", "config", one_line(error, 300))
+            yield DoctorFinding("bad", "config", one_line(error, 300))
     try:
         dotenv.secrets(places)
     except BadConfig as error:
         bad += 1
-        yield Finding("bad", "config", one_line(error, 300))
+        yield DoctorFinding("bad", "config", one_line(error, 300))
     for remark in config.remarks(places, *names):
-        yield Finding("warn", "config", one_line(remark, 300))
+        yield DoctorFinding("warn", "config", one_line(remark, 300))
     if not bad:
-        yield Finding("ok", "config", f"{count(len(names), 'file')} fit their schemas")
+        yield DoctorFinding("ok", "config", f"{count(len(names), 'file')} fit their schemas")
 
 
-def _connections(places: Places) -> Iterator[Finding]:
+def _connections(places: Places) -> Iterator[DoctorFinding]:
     """Try every service that `.env` holds anything for, all at once: each takes at most some seconds."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -194,21 +198,21 @@ def _engines_in_use(places: Places) -> set[str]:
     return {packages.engine_of(places, home.system(places), general) for general in manifests.installed(places)[0]}
 
 
-def _connection(places: Places, secrets: Mapping[str, str], name: str, service: Service) -> Finding:
+def _connection(places: Places, secrets: Mapping[str, str], name: str, service: Service) -> DoctorFinding:
     what, again = f"connection {name}", f"`{home.command()} connect {name}`"
     if not is_set_up(service, secrets):
         missing = [need.name for need in service.needs if not need.is_optional and not need.value(secrets)]
-        return Finding("warn", what, f".env has no {', '.join(missing)}", f"{again} asks for what is missing")
+        return DoctorFinding("warn", what, f".env has no {', '.join(missing)}", f"{again} asks for what is missing")
     try:
         level, said, step = "ok", tried(name, service, places, secrets), ""
     except ServiceRefused as error:
         level, said, step = "bad", str(error), f"{again} takes another token"
     except ServiceError as error:
         level, said, step = "warn", str(error), "it is tried again by itself"
-    return Finding(level, what, one_line(dotenv.hide(said, secrets.values()), 300), step)
+    return DoctorFinding(level, what, one_line(dotenv.hide(said, secrets.values()), 300), step)
 
 
-def _watchers(places: Places) -> Iterator[Finding]:
+def _watchers(places: Places) -> Iterator[DoctorFinding]:
     """Yield what the sentinel says of its watchers; nothing where it does not run."""
     if not is_locked(places.lock("sentinel")):
         return
@@ -221,25 +225,25 @@ def _watchers(places: Places) -> Iterator[Finding]:
         if state != "ok":
             level = "bad" if state == "refused" else "warn"
             until = f" until {watcher['until']}" if watcher.get("until") else ""
-            yield Finding(level, f"watcher {name}", one_line(f"{state}{until}: {watcher.get('why')}", 300))
+            yield DoctorFinding(level, f"watcher {name}", one_line(f"{state}{until}: {watcher.get('why')}", 300))
     well = [name for name, watcher in active.items() if watcher.get("state") == "ok"]
     off = [name for name in shown if name not in active]
-    yield Finding("ok", "watchers", f"{', '.join(well) or 'none'} at work; off: {', '.join(off) or 'none'}")
+    yield DoctorFinding("ok", "watchers", f"{', '.join(well) or 'none'} at work; off: {', '.join(off) or 'none'}")
 
 
-def _generals(places: Places) -> Iterator[Finding]:
+def _generals(places: Places) -> Iterator[DoctorFinding]:
     good, bad = manifests.installed(places)
     for error in bad:
-        yield Finding("bad", "generals", one_line(error, 300))
+        yield DoctorFinding("bad", "generals", one_line(error, 300))
     for general in good:
         if not _has_prompt(places, general.name):
             step = f"install it again with `{home.command()} generals install PATH`"
-            yield Finding("bad", "generals", f"{general.name} has no package in {places.packages}", step)
+            yield DoctorFinding("bad", "generals", f"{general.name} has no package in {places.packages}", step)
     if good:
-        yield Finding("ok", "generals", ", ".join(general.name for general in good))
+        yield DoctorFinding("ok", "generals", ", ".join(general.name for general in good))
     elif not bad:
         step = f"`{home.command()} generals install PATH` installs one"
-        yield Finding("warn", "generals", "none is installed: every event will be discarded", step)
+        yield DoctorFinding("warn", "generals", "none is installed: every event will be discarded", step)
 
 
 def _has_prompt(places: Places, general: str) -> bool:
@@ -248,7 +252,7 @@ def _has_prompt(places: Places, general: str) -> bool:
     return any(places.package(general).glob("prompt*.md")) or any(templates.glob(f"{general}[-.]*md"))
 
 
-def _engines(places: Places) -> Iterator[Finding]:
+def _engines(places: Places) -> Iterator[DoctorFinding]:
     """Yield whether the engine of each installed general could start."""
     from kingdom.cli import packages
 
@@ -264,21 +268,21 @@ def _engines(places: Places) -> Iterator[Finding]:
     able = lacking.pop("", [])
     for missing, names in lacking.items():
         why = f"{', '.join(names)}: {one_line(missing, 300)}"
-        yield Finding("warn", "engines", why, "until then such tasks are skipped")
+        yield DoctorFinding("warn", "engines", why, "until then such tasks are skipped")
     if able:
-        yield Finding("ok", "engines", f"{', '.join(able)} can work")
+        yield DoctorFinding("ok", "engines", f"{', '.join(able)} can work")
 
 
-def _sandbox(places: Places) -> Iterator[Finding]:
+def _sandbox(places: Places) -> Iterator[DoctorFinding]:
     missing, hides = machine.missing_of_sandbox()
     if missing:
         why = f"{one_line(missing)}: soldiers have no whole sandbox"
-        yield Finding("warn", "sandbox", why, _without_sandbox(places))
+        yield DoctorFinding("warn", "sandbox", why, _without_sandbox(places))
     elif hides:
         why = f"{one_line(hides)}: what hides may outlive its task"
-        yield Finding("warn", "sandbox", why, "let this user have user namespaces or a control group of its own")
+        yield DoctorFinding("warn", "sandbox", why, "let this user have user namespaces or a control group of its own")
     else:
-        yield Finding("ok", "sandbox", "available to soldiers")
+        yield DoctorFinding("ok", "sandbox", "available to soldiers")
 
 
 def _without_sandbox(places: Places) -> str:
@@ -293,19 +297,19 @@ def _without_sandbox(places: Places) -> str:
     return f"{waits}; `trusted` in config/general.yaml names generals that need none"
 
 
-def _disk(places: Places) -> Iterator[Finding]:
+def _disk(places: Places) -> Iterator[DoctorFinding]:
     about = os.statvfs(places.home)
     free_mb = about.f_bavail * about.f_frsize >> 20
     free = 100 * about.f_bavail / max(1, about.f_blocks)
     inodes = 100 * about.f_favail / about.f_files if about.f_files else 100.0
     short = free < LEAST_FREE_PERCENT or free_mb < LEAST_FREE_MB or inodes < LEAST_FREE_PERCENT
     free_space = f"{free_mb} MB ({free:.0f} %) and {inodes:.0f} % of the inodes are free"
-    yield Finding(
+    yield DoctorFinding(
         "bad" if short else "ok", "disk", free_space, f"make room on the disk of {places.home}" if short else ""
     )
 
 
-def _kept_work(places: Places) -> Iterator[Finding]:
+def _kept_work(places: Places) -> Iterator[DoctorFinding]:
     """Count what ended tasks have left. It is large when a fifth of the space that could be free is taken by it."""
     folders = [one.folder for one in kept.kept(places)]
     if not folders:
@@ -316,21 +320,23 @@ def _kept_work(places: Places) -> Iterator[Finding]:
     verb = "keeps" if len(folders) == 1 else "keep"
     said = f"{count(len(folders), 'workspace')} {verb} the work of ended tasks, {'' if is_all else 'more than '}"
     step = f"`{home.command()} tasks work` lists them: take over what you need, and delete their folders"
-    yield Finding("warn" if is_large else "ok", "work", f"{said}{taken >> 20} MB", step if is_large else "")
+    yield DoctorFinding("warn" if is_large else "ok", "work", f"{said}{taken >> 20} MB", step if is_large else "")
 
 
-def _inotify(places: Places) -> Iterator[Finding]:
+def _inotify(places: Places) -> Iterator[DoctorFinding]:
     limit = int(_first_word("/proc/sys/fs/inotify/max_user_instances") or 0)
     used = _inotify_instances()
     needed = len(home.rows(places)) + 2
     tight = limit and used + needed > limit * MOST_USED_OF_LIMIT
     usage = f"{used} of {limit} instances are in use"
     step = "raise fs.inotify.max_user_instances with sysctl"
-    yield Finding("warn" if tight else "ok", "inotify", usage, f"a role that gets none polls; {step}" if tight else "")
+    yield DoctorFinding(
+        "warn" if tight else "ok", "inotify", usage, f"a role that gets none polls; {step}" if tight else ""
+    )
     for row in home.rows(places):
         if is_locked(places.lock(row.name)) and read_json_or(places.heartbeat(row.name), {}).get("polls"):
             said = f"{row.name} got no instance when it started, and sees new files only when it polls"
-            yield Finding("warn", "inotify", said, f"{step}, then `{home.command()} restart {row.name}`")
+            yield DoctorFinding("warn", "inotify", said, f"{step}, then `{home.command()} restart {row.name}`")
 
 
 def _inotify_instances() -> int:
@@ -343,24 +349,24 @@ def _inotify_instances() -> int:
     return found
 
 
-def _clock(places: Places) -> Iterator[Finding]:
+def _clock(places: Places) -> Iterator[DoctorFinding]:
     now = time.time()
     if now < FIRST_CREDIBLE_TIME:
         today = time.strftime("it says %Y-%m-%d", time.gmtime(now))
-        yield Finding("bad", "clock", today, "set it: ids and schedules depend on it")
+        yield DoctorFinding("bad", "clock", today, "set it: ids and schedules depend on it")
         return
     latest = max((path.stat().st_mtime for path in places.state.glob("*/heartbeat")), default=0.0)
     if latest - now > CLOCK_TOLERANCE_SECONDS:
         ahead = f"a heartbeat lies {latest - now:.0f} s in the future"
-        yield Finding("warn", "clock", ahead, "the clock was set back; schedules wait until it has caught up")
+        yield DoctorFinding("warn", "clock", ahead, "the clock was set back; schedules wait until it has caught up")
         return
     if (zone := _unknown_zone()) is not None:
         step = "install the system's package tzdata, or correct TZ or /etc/localtime"
-        yield Finding(
+        yield DoctorFinding(
             "warn", "clock", f"this machine does not know its time zone {zone}, so times are shown in UTC", step
         )
         return
-    yield Finding("ok", "clock", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+    yield DoctorFinding("ok", "clock", time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
 
 
 def _unknown_zone() -> str | None:
@@ -373,7 +379,7 @@ def _unknown_zone() -> str | None:
     return None if known else named
 
 
-def _locks(places: Places) -> Iterator[Finding]:
+def _locks(places: Places) -> Iterator[DoctorFinding]:
     """Check that every living role holds its lock: one that does not has lost it, as somebody replaced the file."""
     lost = 0
     for role in picture.of(places, home.system(places), time.time()).roles:
@@ -381,13 +387,13 @@ def _locks(places: Places) -> Iterator[Finding]:
         if not is_locked(places.lock(role.name)) and pid is not None:
             lost += 1
             step = f"end it with `kill {pid}`, then `{home.command()} up`"
-            yield Finding("bad", "locks", f"{role.name} runs as pid {pid} without its lock", step)
+            yield DoctorFinding("bad", "locks", f"{role.name} runs as pid {pid} without its lock", step)
         elif role.state == "silent":
             lost += 1
             step = f"`{home.command()} restart {role.name}`"
-            yield Finding("bad", "locks", f"{role.name} holds its lock and its heartbeat has stopped", step)
+            yield DoctorFinding("bad", "locks", f"{role.name} holds its lock and its heartbeat has stopped", step)
     if not lost:
-        yield Finding("ok", "locks", "every running role holds its own")
+        yield DoctorFinding("ok", "locks", "every running role holds its own")
 
 
 def _beating_pid(places: Places, name: str) -> int | None:
@@ -401,7 +407,7 @@ def _beating_pid(places: Places, name: str) -> int | None:
     return None
 
 
-def _launcher(places: Places) -> Iterator[Finding]:
+def _launcher(places: Places) -> Iterator[DoctorFinding]:
     from kingdom.court.steward import pick
 
     try:
@@ -409,13 +415,13 @@ def _launcher(places: Places) -> Iterator[Finding]:
         if up := steward.launcher_runs():
             steward.statuses()
     except (LauncherError, BadConfig) as error:
-        yield Finding("bad", "launcher", one_line(error, 300))
+        yield DoctorFinding("bad", "launcher", one_line(error, 300))
         return
     step = "" if up else f"`{home.command()} up` starts the kingdom"
-    yield Finding("ok" if up else "warn", "launcher", f"{steward.name} {'runs' if up else 'does not run'}", step)
+    yield DoctorFinding("ok" if up else "warn", "launcher", f"{steward.name} {'runs' if up else 'does not run'}", step)
 
 
-def _roles(places: Places) -> Iterator[Finding]:
+def _roles(places: Places) -> Iterator[DoctorFinding]:
     view = picture.of(places, home.system(places), time.time())
     silent = [role for role in view.roles if not role.beats]
     nobody = len(silent) == len(view.roles)
@@ -423,35 +429,35 @@ def _roles(places: Places) -> Iterator[Finding]:
         start = f"`{home.command()} start {role.name}`"
         if role.state == "quarantined":
             step = f"read logs/{role.name}.log, then {start}"
-            yield Finding("bad", "roles", f"{role.name} is quarantined after a crash loop", step)
+            yield DoctorFinding("bad", "roles", f"{role.name} is quarantined after a crash loop", step)
         elif role.state == "down":
-            yield Finding("warn", "roles", f"{role.name} is stopped by hand", start)
+            yield DoctorFinding("warn", "roles", f"{role.name} is stopped by hand", start)
         elif role.stopped and not nobody:
-            yield Finding("bad", "roles", f"{role.name} stays down: its launcher was asked to stop it", start)
+            yield DoctorFinding("bad", "roles", f"{role.name} stays down: its launcher was asked to stop it", start)
         elif role.refuses:
             step = f"correct that; where the {roster.watcher(role.name)} runs it comes back by itself, else by {start}"
-            yield Finding("bad", "roles", f"{role.name} does not start: {one_line(role.refuses, 300)}", step)
+            yield DoctorFinding("bad", "roles", f"{role.name} does not start: {one_line(role.refuses, 300)}", step)
         elif not nobody:
             what = "holds its lock and writes no heartbeat" if role.state == "silent" else "should run and does not"
             step = f"read logs/{role.name}.log; `{home.command()} restart {role.name}` starts it again"
-            yield Finding("bad", "roles", f"{role.name} {what}", step)
+            yield DoctorFinding("bad", "roles", f"{role.name} {what}", step)
     if nobody:
         missing = [role.name for role in silent if role.state in ("absent", "silent")]
-        yield Finding("warn", "roles", f"none runs{'; missing: ' if missing else ''}{', '.join(missing)}")
+        yield DoctorFinding("warn", "roles", f"none runs{'; missing: ' if missing else ''}{', '.join(missing)}")
     else:
-        yield Finding("ok", "roles", f"{len(view.roles) - len(silent)} of {len(view.roles)} run")
+        yield DoctorFinding("ok", "roles", f"{len(view.roles) - len(silent)} of {len(view.roles)} run")
     if names := view.outdated():
         what = f"{', '.join(names)} {'runs' if len(names) == 1 else 'run'} older code than is installed"
-        yield Finding("warn", "roles", what, f"`{home.command()} up` restarts them one by one")
+        yield DoctorFinding("warn", "roles", what, f"`{home.command()} up` restarts them one by one")
 
 
-def _products(places: Places) -> Iterator[Finding]:
+def _products(places: Places) -> Iterator[DoctorFinding]:
     for wing in wings.rows():
         if wing.checks:
             yield from tables.load(wing.checks)(places)
 
 
-def _gate(places: Places) -> Iterator[Finding]:
+def _gate(places: Places) -> Iterator[DoctorFinding]:
     """Check that the king would start work for an ordinary event; yield nothing where the king does not run."""
     if not is_locked(places.lock("king")):
         return
@@ -464,20 +470,20 @@ def _gate(places: Places) -> Iterator[Finding]:
         return
     held = seen.holds_because(Work("normal"))
     if held is None:
-        yield Finding("ok", "gate", f"new work starts: the machine is {seen.load.health} ({seen.load.why})")
+        yield DoctorFinding("ok", "gate", f"new work starts: the machine is {seen.load.health} ({seen.load.why})")
     else:
-        yield Finding(
+        yield DoctorFinding(
             "warn", "gate", one_line(held, 300), f"`{home.command()} events --state pending` lists what waits"
         )
 
 
-def _dead(places: Places) -> Iterator[Finding]:
+def _dead(places: Places) -> Iterator[DoctorFinding]:
     dead = sum(states["dead"] for states in picture.queues_of(places).values())
     if dead:
         step = f"`{home.command()} queue ls events/dead` (tasks, messages, orders too) says why"
-        yield Finding("warn", "queues", f"{count(dead, 'file')} in dead/ could not be read", step)
+        yield DoctorFinding("warn", "queues", f"{count(dead, 'file')} in dead/ could not be read", step)
     else:
-        yield Finding("ok", "queues", "nothing lies in dead/")
+        yield DoctorFinding("ok", "queues", "nothing lies in dead/")
 
 
 def _first_word(path: str) -> str:

@@ -26,7 +26,7 @@ GONE_SECONDS = 30.0
 """Launcher and chamberlain restart each other within this."""
 
 
-class Found(NamedTuple):
+class ForegroundState(NamedTuple):
     #: Roles that should run and are not up.
     not_up: list[str]
     #: Roles that run, but whose heartbeat has not changed for too long.
@@ -44,7 +44,7 @@ class Watch:
     _beats: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     _last_run: float = -1.0
 
-    def look(self) -> Found:
+    def look(self) -> ForegroundState:
         wanted = [row.name for row in home.rows(self.places) if desired_state(self.places, row.name) == "up"]
         running = [name for name in wanted if is_locked(self.places.lock(name))]
         now = self.clock()
@@ -53,7 +53,7 @@ class Watch:
         allowed = home.system(self.places)["heartbeat"]["threshold_seconds"] + HUNG_SECONDS
         not_up = [name for name in wanted if not launchers.is_up(self.places, name)]
         hung = [name for name in running if self._unchanged(name, now) > allowed]
-        return Found(not_up, hung, now - self._last_run)
+        return ForegroundState(not_up, hung, now - self._last_run)
 
     def _unchanged(self, name: str, now: float) -> float:
         path = self.places.heartbeat(name)
@@ -83,7 +83,7 @@ def stay(places: Places) -> Exit:
     return Exit.DONE
 
 
-def states(found: Found) -> list[str]:
+def states(found: ForegroundState) -> list[str]:
     """Return what to tell systemd: ready when every role is up, alive while none hangs."""
     ready = [] if found.not_up else [systemd.READY]
     well = [] if found.hung else [systemd.WELL]

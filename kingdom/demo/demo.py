@@ -28,7 +28,7 @@ from kingdom.demo.demo_story import (
     STORY,
     Count,
     EventLog,
-    Step,
+    StoryStep,
     counts,
     event_of_pull,
     sentences,
@@ -55,7 +55,7 @@ for try in 1 2 3; do "$1" -P -m kingdom -C "$2/home" down --soldiers && break; d
 """Waits until nobody holds its standard input any more: the demo, however it ended, and what starts the roles."""
 
 
-class Failed(KingdomError):
+class DemoFailed(KingdomError):
     """the demo could not start its kingdom: {why}"""
 
 
@@ -159,7 +159,9 @@ def _up(world: World, alive: int) -> None:
     )
     said = up.communicate()[0]
     if up.returncode != 0:
-        raise Failed(why=said.strip().splitlines()[-1] if said.strip() else f"`kingdom up` ended with {up.returncode}")
+        raise DemoFailed(
+            why=said.strip().splitlines()[-1] if said.strip() else f"`kingdom up` ended with {up.returncode}"
+        )
 
 
 def _kingdom(world: World, *words: str) -> None:
@@ -194,7 +196,7 @@ class Teller:
         up = [record["data"]["role"] for record in self._log.news() if record["type"] == "system.startup"]
         self.line("kingdom", f"{len(up)} roles are up", "state/*/heartbeat")
 
-    def step(self, step: Step) -> None:
+    def step(self, step: StoryStep) -> None:
         """Do what a step says, and tell what happens until it has come to what it waits for."""
         if step.chapter:
             self.title(step.chapter)

@@ -101,7 +101,7 @@ def _kill_king(world: World, log: EventLog) -> str:
     return f"the king (pid {pid}), while {events} events wait for him"
 
 
-class Step(NamedTuple):
+class StoryStep(NamedTuple):
     """One step: do something, and print what happens until a condition holds."""
 
     who: str
@@ -116,32 +116,32 @@ class Step(NamedTuple):
 
 ENDS = ("message.sent notification", "soldier.killed", "task.retried", "system.startup")
 STORY = (
-    Step(
+    StoryStep(
         "GitHub",
         lambda world, _: world.ask_for_review(),
         lambda world, log: _is_reported(world, log, REVIEWED),
         chapter="1. A review is asked for",
     ),
-    Step(
+    StoryStep(
         "Jira",
         lambda world, _: world.assign_ticket(),
         lambda _, log: log.has("message.sent", type="human_input_request"),
         chapter="2. A ticket is unclear",
     ),
-    Step(
+    StoryStep(
         "Slack",
         lambda world, _: world.answer_in_thread(),
         lambda _, log: log.has("message.sent", type="notification", task_id=log.task(EVENT_OF_TICKET)),
     ),
-    Step(
+    StoryStep(
         "GitHub",
         lambda world, _: world.notify_all(),
         _waits_for_model,
         chapter="3. A burst, and kill -9 in the middle of it",
         shows=ENDS,
     ),
-    Step("kill -9", _kill_king, lambda _, log: log.has("system.startup", 2, role="king"), shows=ENDS),
-    Step("kill -9", _kill_soldier, _all_are_reported, shows=ENDS),
+    StoryStep("kill -9", _kill_king, lambda _, log: log.has("system.startup", 2, role="king"), shows=ENDS),
+    StoryStep("kill -9", _kill_soldier, _all_are_reported, shows=ENDS),
 )
 
 

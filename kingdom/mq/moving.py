@@ -100,7 +100,7 @@ class Moving:
         return (dead[0], "dlq", dead[1]) if dead is not None else None
 
     def _transfer(self, target: QueueState, queue: QueueState, state: State, name: str, now: int) -> bool:
-        """Move one. Return False when the target does not take it; one that is gone is no matter."""
+        """Move one message. False if the target refuses it; a message that vanished is ignored."""
         self._queues.changed = True
         try:
             body = self._store.read(queue.name, state, name)

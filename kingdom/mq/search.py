@@ -9,7 +9,7 @@ from kingdom.mq.queue_state import QueueState
 
 
 class Search:
-    """Looks for a message among those that wait in a queue; what comes or goes meanwhile is no matter, but a message
+    """Look for a message among those that wait in a queue. What comes or goes meanwhile is ignored, but a message
     that is handed out and given back meanwhile may be overlooked."""
 
     __slots__ = ("_parts", "at", "found", "key", "message_id", "queue")

@@ -15,7 +15,7 @@ import pytest
 
 from kingdom.base.disk.lock import Lock
 from kingdom.base.home.places import Places
-from kingdom.cli.foreground import GONE_SECONDS, HUNG_SECONDS, Found, Watch, states
+from kingdom.cli.foreground import GONE_SECONDS, HUNG_SECONDS, ForegroundState, Watch, states
 from tests.shell_roles import runs
 from tests.waiting import SOON, wait_until
 
@@ -80,13 +80,13 @@ def test_a_role_in_a_unit_of_its_own_speaks_for_itself(home: Path, systemd: sock
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (Found([], [], 0), ["READY=1", "WATCHDOG=1", "STATUS=every role works"]),
-        (Found(["envoy"], [], 0), ["WATCHDOG=1", "STATUS=envoy not up"]),
-        (Found([], ["king", "envoy"], 0), ["READY=1", "STATUS=king, envoy hung"]),
-        (Found(["envoy"], ["king"], 0), ["STATUS=envoy not up; king hung"]),
+        (ForegroundState([], [], 0), ["READY=1", "WATCHDOG=1", "STATUS=every role works"]),
+        (ForegroundState(["envoy"], [], 0), ["WATCHDOG=1", "STATUS=envoy not up"]),
+        (ForegroundState([], ["king", "envoy"], 0), ["READY=1", "STATUS=king, envoy hung"]),
+        (ForegroundState(["envoy"], ["king"], 0), ["STATUS=envoy not up; king hung"]),
     ],
 )
-def test_ready_is_said_of_all_and_well_while_none_hangs(found: Found, says: list[str]) -> None:
+def test_ready_is_said_of_all_and_well_while_none_hangs(found: ForegroundState, says: list[str]) -> None:
     assert states(found) == says
 
 
@@ -105,7 +105,7 @@ def test_a_role_whose_heartbeat_stands_still_hangs_and_a_kingdom_without_roles_i
         now[0] += 1
         assert watch.look().hung == ["king"]
         places.heartbeat("king").write_text("2")
-        assert watch.look() == Found(watch.look().not_up, [], 0.0)
+        assert watch.look() == ForegroundState(watch.look().not_up, [], 0.0)
     finally:
         lock.release()
     now[0] += GONE_SECONDS + 1

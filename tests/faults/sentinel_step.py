@@ -15,7 +15,7 @@ from typing import Self
 from kingdom.base.disk.atomic import make_folder
 from kingdom.demo.standins.github import GitHub
 from kingdom.demo.standins.jira import Jira
-from kingdom.demo.standins.server import Answer, Request, StandIn
+from kingdom.demo.standins.server import Answer, HttpRequest, StandIn
 
 HUB, TICKETS = "http://github.invalid", "http://localhost:1"
 
@@ -48,7 +48,7 @@ class World(StandIn):
         self.hub.close()
         self.tickets.close()
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         return (self.tickets if request.path.startswith("/rest/") else self.hub).answer(request)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from kingdom.base.home.places import Places
-from kingdom.demo.standins.server import Answer, Request
+from kingdom.demo.standins.server import Answer, HttpRequest
 from kingdom.demo.standins.slack import BOT_USER, TEAM, Slack
 from tests.faults import homes, oracle, trees
 from tests.faults.sweep import StepFails
@@ -207,7 +207,7 @@ class Deadly(Slack):
         self.victim: subprocess.Popen[str] | None = None
         self.has_killed = threading.Event()
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         self._left -= request.path.endswith("chat.postMessage")
         if self._left != 0 or not request.path.endswith("chat.postMessage"):
             return super().answer(request)

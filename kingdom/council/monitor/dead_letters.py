@@ -23,8 +23,8 @@ from kingdom.base.times import moment, stamp
 from kingdom.base.words import one_line
 from kingdom.council import mime
 from kingdom.council.bodies import LARGEST_DEAD_LETTER, OUTBOXES, original_of, read_body, with_original, yaml_of
-from kingdom.council.monitor.messages import Message, next_name, read_message
-from kingdom.council.monitor.settings import Settings
+from kingdom.council.monitor.messages import CouncilMessage, next_name, read_message
+from kingdom.council.monitor.settings import CouncilSettings
 
 MONITOR, LEADER = "queue_monitor", "leader"
 UNANSWERED = ".unanswered@ignite.local>"
@@ -34,15 +34,15 @@ OF_OURS = ("Status", "Processed-At", "Retry-Count", "Last-Retry-At", "Next-Retry
 NEVER_ESCALATE = ("escalation", "dead_letter")
 
 
-class DeadLetters:
+class CouncilDeadLetters:
     """Writes what is said of a message that failed."""
 
-    def __init__(self, services: Services, settings: Settings) -> None:
+    def __init__(self, services: Services, settings: CouncilSettings) -> None:
         self.take_over(services, settings)
         own = services.places.own("council")
         self._told = JsonFile(own / "alerts.json", services.disk, services.log.error, _is_sound)
 
-    def take_over(self, services: Services, settings: Settings) -> None:
+    def take_over(self, services: Services, settings: CouncilSettings) -> None:
         """Use new configuration."""
         self._services, self._settings = services, settings
 
@@ -91,7 +91,7 @@ class DeadLetters:
         text += "that it was to read. `kingdom council dlq ls` shows what it was; of more today only the log will tell."
         self._tell(f"msg-{day}-council-outbox-{agent}", text)
 
-    def escalate(self, message: Message, reason: str, at: float, dead_letter: Path | None) -> None:
+    def escalate(self, message: CouncilMessage, reason: str, at: float, dead_letter: Path | None) -> None:
         """Tell leader of a message that failed at a time; of an escalation people are told, once."""
         if message.type in NEVER_ESCALATE:
             self._alert(message, reason, at)
@@ -154,7 +154,7 @@ class DeadLetters:
         if self._told.remove("alerted") is not None:
             self._told.save()
 
-    def _escalation(self, message: Message, reason: str, dead_letter: Path | None) -> Mapping[str, Any]:
+    def _escalation(self, message: CouncilMessage, reason: str, dead_letter: Path | None) -> Mapping[str, Any]:
         try:
             body = read_body(message.body)
         except BadMessage:
@@ -184,7 +184,7 @@ class DeadLetters:
                 continue
         return False
 
-    def _alert(self, message: Message, reason: str, at: float) -> None:
+    def _alert(self, message: CouncilMessage, reason: str, at: float) -> None:
         """Tell people that leader takes no escalations: once, until he takes one again."""
         if self._told.get("alerted"):
             return
@@ -222,7 +222,7 @@ class DeadLetters:
                 return target
 
 
-def _key(message: Message, at_once: bool) -> int:
+def _key(message: CouncilMessage, at_once: bool) -> int:
     """Return a number that tells one escalation from others of the same second, and is the same after a kill."""
     about = f"{message.agent}/{message.path.name} {'at once' if at_once else 'at last'}"
     return crc32(about.encode("utf-8", "replace"))

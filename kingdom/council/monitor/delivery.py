@@ -21,12 +21,12 @@ from kingdom.base.home.places import is_hidden
 from kingdom.base.runtime.role import Services
 from kingdom.base.words import one_line
 from kingdom.council import mime
-from kingdom.council.monitor.dead_letters import LEADER, NEVER_ESCALATE, DeadLetters
+from kingdom.council.monitor.dead_letters import LEADER, NEVER_ESCALATE, CouncilDeadLetters
 from kingdom.council.monitor.figures import Figures
 from kingdom.council.monitor.folders import listed
 from kingdom.council.monitor.messages import (
     NEW,
-    Message,
+    CouncilMessage,
     faults_of,
     is_well_named,
     name_of,
@@ -34,7 +34,7 @@ from kingdom.council.monitor.messages import (
     read_message,
     remarks_on,
 )
-from kingdom.council.monitor.settings import Settings
+from kingdom.council.monitor.settings import CouncilSettings
 from kingdom.council.monitor.turns import Ended
 from kingdom.council.monitor.writers import Writers
 
@@ -61,14 +61,14 @@ class Seen(NamedTuple):
 
     #: What tells whether it has changed.
     mark: tuple[int, int, int]
-    message: Message
+    message: CouncilMessage
 
 
-class Delivery:
+class CouncilDelivery:
     """Moves messages, and writes their status."""
 
-    def __init__(self, services: Services, settings: Settings, dice: Callable[[], float]) -> None:
-        self.dead_letters = DeadLetters(services, settings)
+    def __init__(self, services: Services, settings: CouncilSettings, dice: Callable[[], float]) -> None:
+        self.dead_letters = CouncilDeadLetters(services, settings)
         self.figures = Figures(services)
         self._dice = dice
         self._writers = Writers(services.monotonic)
@@ -79,7 +79,7 @@ class Delivery:
         """Whether another look has to follow at once: more has come than could be judged, or a message has failed."""
         self.take_over(services, settings)
 
-    def take_over(self, services: Services, settings: Settings) -> None:
+    def take_over(self, services: Services, settings: CouncilSettings) -> None:
         """Use new configuration."""
         self._services, self._settings = services, settings
         self.dead_letters.take_over(services, settings)
@@ -91,7 +91,7 @@ class Delivery:
             self._seen.clear()
             self._left_alone.clear()
 
-    def look(self, agent: str, at_work: Collection[str] = ()) -> Iterator[Message]:
+    def look(self, agent: str, at_work: Collection[str] = ()) -> Iterator[CouncilMessage]:
         """Yield what waits for an agent, without its content, also what may not be told yet; judge what has come.
 
         The messages that the agent is at work on are left alone.
@@ -117,12 +117,12 @@ class Delivery:
         """Seconds until a file that is being written should be looked at again."""
         return self._writers.seconds_left
 
-    def is_due(self, message: Message) -> bool:
+    def is_due(self, message: CouncilMessage) -> bool:
         """Return whether a message may be told. A clock that was set back must not make it wait for longer."""
         wait = message.not_before - self._services.clock()
         return message.status != "retrying" or not 0 < wait <= self._settings.max_delay
 
-    def take(self, message: Message) -> Message | None:
+    def take(self, message: CouncilMessage) -> CouncilMessage | None:
         """Mark a message and move it into processed/; None when it has gone."""
         is_first = message.path.parent.name != self._services.places.told(message.agent).name
         headers: dict[str, str | None] = dict.fromkeys(OF_ALL_TRIES if is_first else OF_THE_LAST_TRY)
@@ -139,18 +139,18 @@ class Delivery:
             self.figures.note(taken)
         return taken
 
-    def told(self, message: Message) -> None:
+    def told(self, message: CouncilMessage) -> None:
         """Note that an agent was told of a message, which it may have deleted, locked or closed by now."""
         self.figures.count("told")
         with suppress(BlockingIOError, PermissionError):
             self._edit(message.path, "delivered", {"X-IGNITE-Processed-At": self._stamp()}, wait=0.0)
 
-    def show(self, message: Message, note: Callable[[Message], None]) -> None:
+    def show(self, message: CouncilMessage, note: Callable[[CouncilMessage], None]) -> None:
         """Hand a message that waits to somebody who notes what is in it."""
         if (whole := self._read(message.path, message.agent)) is not None:
             note(whole)
 
-    def drop(self, message: Message, why: str) -> None:
+    def drop(self, message: CouncilMessage, why: str) -> None:
         """Delete a message whose goal is over; the list of its thread keeps that it was there."""
         if (whole := self._read(message.path, message.agent)) is None:
             return
@@ -159,7 +159,7 @@ class Delivery:
         self._services.disk.remove(message.path)
         self._services.log.info(f"drops {message.agent}/{message.path.name}, as its goal is over: {one_line(why, 200)}")
 
-    def remove(self, message: Message) -> None:
+    def remove(self, message: CouncilMessage) -> None:
         """Delete a message that we have handed over ourselves."""
         self.figures.count("told")
         self.figures.count("done")
@@ -187,7 +187,7 @@ class Delivery:
         else:
             self.fail(message, message.error if message.status == "error" and message.error else ended.reason)
 
-    def fail(self, message: Message, reason: str) -> None:
+    def fail(self, message: CouncilMessage, reason: str) -> None:
         """Let a message wait for its next try, or give it up."""
         now_there = self._read(message.path, message.agent)
         if now_there is None:
@@ -220,11 +220,11 @@ class Delivery:
         if (again := self._read(message.path, message.agent)) is not None:
             self._escalate_critical(again, reason)
 
-    def _escalate_critical(self, message: Message, reason: str) -> None:
+    def _escalate_critical(self, message: CouncilMessage, reason: str) -> None:
         if message.priority == "critical" and message.retries == 1 and message.type not in NEVER_ESCALATE:
             self.dead_letters.escalate(message, reason, message.failed_at, None)
 
-    def _give_up(self, message: Message, reason: str) -> None:
+    def _give_up(self, message: CouncilMessage, reason: str) -> None:
         letter = self.dead_letters.keep(message.path, message.agent, message.raw, message.retries, reason)
         second = float(letter.stem.rpartition("_")[2])
         self.dead_letters.escalate(message, reason, second, letter)
@@ -258,7 +258,7 @@ class Delivery:
                 if not is_hidden(name):
                     self._services.log.warn(f"leaves {path} alone: its name does not end in {ENDING}")
 
-    def _judged(self, path: Path, agent: str) -> Message | None:
+    def _judged(self, path: Path, agent: str) -> CouncilMessage | None:
         """Return the message in a file, well named; None when it is gone, unfinished, or bad and buried."""
         try:
             about = os.lstat(path)
@@ -296,7 +296,7 @@ class Delivery:
         self._seen[path] = Seen(mark, replace(message, raw=b"", body=""))  # there may be thousands of them
         return self._seen[path].message
 
-    def _renamed(self, message: Message) -> Message | None:
+    def _renamed(self, message: CouncilMessage) -> CouncilMessage | None:
         """Give a message a name by its type and Date."""
         path = self._moved(message.path, message.path.parent, name_of(message))
         if path is None:
@@ -320,7 +320,7 @@ class Delivery:
                 self._services.disk.rewritten.add(str(target))
                 return target
 
-    def _read(self, path: Path, agent: str) -> Message | None:
+    def _read(self, path: Path, agent: str) -> CouncilMessage | None:
         """Return a message as it is now; None when it has gone or cannot be read."""
         with suppress(FileNotFoundError, BadFile):
             return read_message(path, agent, read_with_status(path)[0])

@@ -10,7 +10,7 @@ from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import one_line
 from kingdom.council.bodies import list_of
-from kingdom.council.monitor.messages import Message
+from kingdom.council.monitor.messages import CouncilMessage
 
 WRITE_SECONDS = 1.0
 IDLE_SECONDS = 30.0
@@ -29,7 +29,7 @@ class Figures:
     def count(self, what: str) -> None:
         self._counts[what] += 1
 
-    def note(self, message: Message) -> None:
+    def note(self, message: CouncilMessage) -> None:
         """Add a message to the list of its thread: it will be deleted. A repetition is recognised by its id."""
         places, now = self._services.places, self._services.clock()
         make_folder(places.council_threads)

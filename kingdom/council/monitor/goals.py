@@ -14,7 +14,7 @@ from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import one_line
 from kingdom.council.bodies import read_body
-from kingdom.council.monitor.messages import Message
+from kingdom.council.monitor.messages import CouncilMessage
 
 MOST_TITLES = 500
 Goal = Mapping[str, Any]
@@ -53,13 +53,13 @@ class Goals:
         goal = self.of(thread)
         return str(goal.get("over") or "") if goal is not None else ""
 
-    def holds(self, message: Message) -> bool:
+    def holds(self, message: CouncilMessage) -> bool:
         """Return whether a message waits for a person's yes: the plan of a goal that has to be approved."""
         goal = self.of(message.thread)
         is_plan = message.type == "task_list" and message.agent == "coordinator"
         return is_plan and goal is not None and bool(goal.get("approve")) and not goal.get("approved")
 
-    def note_plan(self, message: Message) -> None:
+    def note_plan(self, message: CouncilMessage) -> None:
         """Note the plan in a message for the goal's general, once."""
         if self.of(message.thread) is None:
             return
@@ -72,7 +72,7 @@ class Goals:
         titles = [one_line(row.get("title") or row.get("task_id") or "?", 200) for row in rows[:MOST_TITLES]]
         self._write(path, {"thread": message.thread, "titles": titles})
 
-    def note_end(self, message: Message) -> bool:
+    def note_end(self, message: CouncilMessage) -> bool:
         """Note the end of a goal when leader reports it. Return whether this is such a report."""
         body = _body(message)
         if body.get("final") is not True or message.sender != "leader" or self.of(message.thread) is None:
@@ -100,7 +100,7 @@ class Goals:
         self._services.disk.rewrite(path, to_json({**note, "at": at}))
 
 
-def _body(message: Message) -> Mapping[str, Any]:
+def _body(message: CouncilMessage) -> Mapping[str, Any]:
     try:
         return read_body(message.body)
     except BadMessage:

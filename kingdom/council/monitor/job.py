@@ -10,10 +10,10 @@ from pathlib import Path
 
 from kingdom.base.disk.atomic import make_folder
 from kingdom.base.runtime.role import Services, Turn
-from kingdom.council.monitor.delivery import Delivery
+from kingdom.council.monitor.delivery import CouncilDelivery
 from kingdom.council.monitor.folders import agents_of, clear_drafts, senders_of
 from kingdom.council.monitor.goals import Goals
-from kingdom.council.monitor.messages import Message
+from kingdom.council.monitor.messages import CouncilMessage
 from kingdom.council.monitor.outboxes import MOST_SENT, Outboxes
 from kingdom.council.monitor.people import USER, People
 from kingdom.council.monitor.settings import settings_of
@@ -34,7 +34,7 @@ class CouncilJob:
         self._make_folders()
         agents = agents_of(services.places)
         clear_drafts(folder(agent) for agent in agents for folder in (services.places.agent, services.places.told))
-        self._delivery = Delivery(services, self._settings, dice)
+        self._delivery = CouncilDelivery(services, self._settings, dice)
         self._outboxes = Outboxes(services, self._delivery.dead_letters)
         self._goals = Goals(services)
         self._turns = Turns(services, self._settings, self._goals.is_over)
@@ -57,8 +57,8 @@ class CouncilJob:
         self._delivery.begin_turn()
         waiting = self._look()
         handed_over, kept = self._tell_people()
-        ready: list[Message] = []
-        later: list[Message] = []
+        ready: list[CouncilMessage] = []
+        later: list[CouncilMessage] = []
         held = 0
         for message in waiting:
             if why := self._goals.is_over(message.thread):
@@ -122,9 +122,9 @@ class CouncilJob:
                 self._turns.clear(agent)
         return bool(over)
 
-    def _look(self) -> list[Message]:
+    def _look(self) -> list[CouncilMessage]:
         """Return what waits for the agents that are started here."""
-        found: list[Message] = []
+        found: list[CouncilMessage] = []
         for agent in agents_of(self._services.places):
             if self._settings.of(agent) is not None:
                 turn = self._turns.running.get(agent)
@@ -146,7 +146,7 @@ class CouncilJob:
                 number += 1
         return number, LONG
 
-    def _together(self, first: Message, ready: list[Message]) -> list[Message]:
+    def _together(self, first: CouncilMessage, ready: list[CouncilMessage]) -> list[CouncilMessage]:
         """Return a message with the next ones of its agent and thread, as many as that is told of in one turn.
 
         `ready` begins with it: those before it have been tried in this turn.
@@ -156,7 +156,7 @@ class CouncilJob:
         own = [message for message in ready if message.agent == first.agent and message.thread == first.thread]
         return own[: row["at_once"]]
 
-    def _tell(self, messages: list[Message]) -> int:
+    def _tell(self, messages: list[CouncilMessage]) -> int:
         """Tell an agent of messages. Return how many there still were."""
         taken = [one for message in messages if (one := self._delivery.take(message)) is not None]
         if not taken:
@@ -190,7 +190,7 @@ class CouncilJob:
     def _is_settling(self) -> bool:
         return self._delivery.settling_seconds < 10.0
 
-    def _seconds(self, later: list[Message]) -> float:
+    def _seconds(self, later: list[CouncilMessage]) -> float:
         """Return the seconds until something is due."""
         now = self._services.clock()
         retry = min((message.not_before - now for message in later), default=LONG)

@@ -23,7 +23,7 @@ BEGINNINGS = ("user_goal", "github_event", "github_task", "system_init", "slack_
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CouncilMessage:
     """A file of an agent's folder, as it was when it was read."""
 
     #: Its file, in the agent's folder or in processed/ there.
@@ -94,13 +94,13 @@ class Message:
         return next((str(body[key]) for key in keys if body.get(key)), "")
 
 
-def read_message(path: Path, agent: str, raw: bytes) -> Message:
+def read_message(path: Path, agent: str, raw: bytes) -> CouncilMessage:
     """Return the message that a file holds, whatever may be wrong with it."""
     found = mime.parse_message(raw.decode("utf-8", "replace"))
     texts = {key: value for key, value in found.items() if isinstance(value, str)}
     retries = texts.get("retry_count", "")
     begins = texts["type"] in BEGINNINGS and not texts["in_reply_to"]
-    return Message(
+    return CouncilMessage(
         path,
         agent,
         raw,
@@ -123,7 +123,7 @@ def read_message(path: Path, agent: str, raw: bytes) -> Message:
     )
 
 
-def faults_of(message: Message) -> list[str]:
+def faults_of(message: CouncilMessage) -> list[str]:
     """Return why a message cannot be told to the agent in whose folder it lies; none for a good one."""
     found = mime.faults(message.raw, _is_no_mapping, names_too=False)
     if not found and message.agent not in map(mime.folder_of, message.to):
@@ -131,12 +131,12 @@ def faults_of(message: Message) -> list[str]:
     return found
 
 
-def faults_of_sent(message: Message) -> list[str]:
+def faults_of_sent(message: CouncilMessage) -> list[str]:
     """Return why a message may not be sent on from an outbox, whoever it is from."""
     return mime.faults(message.raw, _is_no_mapping)
 
 
-def remarks_on(message: Message) -> list[str]:
+def remarks_on(message: CouncilMessage) -> list[str]:
     """Return what is odd about a good message, which is told all the same."""
     return [*mime.faults(message.raw, faults_of_body), *mime.warnings(message.raw)]
 
@@ -145,7 +145,7 @@ def is_well_named(name: str) -> bool:
     return _NAME.match(name) is not None and name.isprintable()
 
 
-def name_of(message: Message) -> str:
+def name_of(message: CouncilMessage) -> str:
     """Return the name that a message gets whose own does not fit: its type and its Date in microseconds."""
     kind = message.type if re.fullmatch(r"[a-z0-9_]{1,60}", message.type, re.IGNORECASE) else "message"
     date = str(mime.parse_message(message.raw.decode("utf-8", "replace"))["date"])

@@ -21,10 +21,17 @@ from kingdom.base.home.places import is_hidden
 from kingdom.base.runtime.role import Services
 from kingdom.council import mime
 from kingdom.council.bodies import list_of, listed_rows
-from kingdom.council.monitor.dead_letters import DeadLetters
+from kingdom.council.monitor.dead_letters import CouncilDeadLetters
 from kingdom.council.monitor.delivery import ENDING
 from kingdom.council.monitor.folders import listed
-from kingdom.council.monitor.messages import Message, faults_of_sent, is_well_named, name_of, next_name, read_message
+from kingdom.council.monitor.messages import (
+    CouncilMessage,
+    faults_of_sent,
+    is_well_named,
+    name_of,
+    next_name,
+    read_message,
+)
 from kingdom.council.monitor.writers import Writers
 
 MOST_AT_ONCE = 64
@@ -38,7 +45,7 @@ FLOOD = "more messages than an agent may send in one turn"
 class Outboxes:
     """Posts what agents send."""
 
-    def __init__(self, services: Services, dead_letters: DeadLetters) -> None:
+    def __init__(self, services: Services, dead_letters: CouncilDeadLetters) -> None:
         self._services, self._dead_letters = services, dead_letters
         self._writers = Writers(services.monotonic)
         self._sent: Counter[str] = Counter()
@@ -148,7 +155,7 @@ class Outboxes:
                 yield self._services.places.postings / addressee / name, raw
         done.append(path)
 
-    def _was_sent(self, message: Message, thread: str, addressee: str, name: str) -> bool:
+    def _was_sent(self, message: CouncilMessage, thread: str, addressee: str, name: str) -> bool:
         """Return whether this very message is there already: an agent that is told again sends it again (`--once`)."""
         places = self._services.places
         with suppress(FileNotFoundError, BadFile):
@@ -164,7 +171,7 @@ class Outboxes:
                     return any((row["id"], row["from"], row["agent"]) == known for row in listed_rows(path))
         return False
 
-    def _fault_of(self, message: Message, agent: str, thread: str) -> str:
+    def _fault_of(self, message: CouncilMessage, agent: str, thread: str) -> str:
         """Return why a message of an outbox is not sent on; "" for a good one."""
         if faults := faults_of_sent(message):
             return "; ".join(faults)

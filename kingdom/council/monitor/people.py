@@ -14,7 +14,7 @@ from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.base.words import one_line, printable
 from kingdom.council.bodies import read_body
-from kingdom.council.monitor.messages import Message
+from kingdom.council.monitor.messages import CouncilMessage
 
 USER = "user"
 LONGEST = 4000
@@ -23,7 +23,7 @@ FIELDS = ("summary", "message", "title", "goal", "question")
 """Of a body: what people are told, the first that is there."""
 
 
-def post_of(message: Message, now: float, goal: Mapping[str, Any] | None = None) -> Post:
+def post_of(message: CouncilMessage, now: float, goal: Mapping[str, Any] | None = None) -> Post:
     """Return what people read of a message. Its id is made of the message's own, so that a repetition is the same.
 
     What is said of a general's goal goes to the conversation of its task, and may be answered there.
@@ -71,7 +71,7 @@ class People:
             return 0.0
         return max(0.0, self._told_at[0] + MINUTE - self._services.monotonic())
 
-    def tell(self, message: Message, goal: Mapping[str, Any] | None) -> None:
+    def tell(self, message: CouncilMessage, goal: Mapping[str, Any] | None) -> None:
         """Write what people are to read of a message, once."""
         post, messages = post_of(message, self._services.clock(), goal), self._services.queues.messages
         if not messages.has(post.id, *MOVES["messages"]):
@@ -79,7 +79,7 @@ class People:
         self._told_at.append(self._services.monotonic())
 
 
-def _text(message: Message, body: Mapping[str, Any]) -> str:
+def _text(message: CouncilMessage, body: Mapping[str, Any]) -> str:
     said = next((str(body[name]) for name in FIELDS if isinstance(body.get(name), str) and body[name].strip()), "")
     percent = body.get("percent")
     marks = [one_line(body["repository"], 80)] if body.get("repository") else []

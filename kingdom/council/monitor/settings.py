@@ -27,7 +27,7 @@ STANDARD = ("user", "leader", "strategist", "architect", "evaluator", "coordinat
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CouncilSettings:
     #: By name: how it is started. `ignitian` is the row of those that have none of their own.
     agents: Mapping[str, Mapping[str, Any]]
     #: Seconds of the longest pause.
@@ -55,7 +55,7 @@ class Settings:
         return list(dict.fromkeys([*STANDARD, *ignitians, *(name for name in self.agents if name != "ignitian")]))
 
 
-def settings_of(services: Services) -> Settings:
+def settings_of(services: Services) -> CouncilSettings:
     """Return the settings; BadConfig names a variable that does not fit."""
     whole = players.with_team(services.places, services.config)
     for agent, row in whole["agents"].items():
@@ -69,7 +69,7 @@ def settings_of(services: Services) -> Settings:
         if written:
             whole = _with(whole, variable, group, key, written)
     queue, defaults, retry = whole["queue"], whole["defaults"], whole["retry"]
-    return Settings(
+    return CouncilSettings(
         whole["agents"],
         float(queue["poll_interval"]),
         int(queue["parallel_max"]),

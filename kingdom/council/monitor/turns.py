@@ -26,7 +26,7 @@ from kingdom.base.words import one_line
 from kingdom.council import agents
 from kingdom.council.agents import COUNCIL
 from kingdom.council.monitor import orders
-from kingdom.council.monitor.settings import Settings
+from kingdom.council.monitor.settings import CouncilSettings
 from kingdom.court.soldiers import engine_homes, streams
 from kingdom.court.soldiers.budgets import Budgets
 from kingdom.court.soldiers.cleanup import finish_removals
@@ -82,7 +82,7 @@ class Ended:
 class Turns:
     """What agents are doing: at most one turn each."""
 
-    def __init__(self, services: Services, settings: Settings, is_over: Callable[[str], str]) -> None:
+    def __init__(self, services: Services, settings: CouncilSettings, is_over: Callable[[str], str]) -> None:
         self._is_over = is_over
         """Returns why nobody works on a thread any more; "" while somebody does."""
         self._starter = Starter(services.places.home, services.log, services.alarm)
@@ -100,7 +100,7 @@ class Turns:
         self.running |= {turn.agent: turn for turn in self._noted()}
         self._last_number = max((turn.number for turn in self.running.values()), default=0)
 
-    def take_over(self, services: Services, settings: Settings) -> None:
+    def take_over(self, services: Services, settings: CouncilSettings) -> None:
         """Use new configuration."""
         self._services, self._settings = services, settings
         general = configuration.load(services.places, "general")

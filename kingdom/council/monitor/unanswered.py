@@ -14,10 +14,10 @@ from kingdom.base.home.places import as_filename
 from kingdom.base.runtime.role import Services
 from kingdom.council import mime
 from kingdom.council.bodies import listed_rows
-from kingdom.council.monitor.dead_letters import MONITOR, UNANSWERED, DeadLetters
+from kingdom.council.monitor.dead_letters import MONITOR, UNANSWERED, CouncilDeadLetters
 from kingdom.council.monitor.goals import Goals
 from kingdom.council.monitor.people import USER
-from kingdom.council.monitor.settings import Settings
+from kingdom.council.monitor.settings import CouncilSettings
 
 ANYTHING: tuple[str, ...] = ()
 ANSWERS = {
@@ -39,13 +39,15 @@ Row = Mapping[str, Any]
 class Unanswered:
     """Looks at the goals in which something has happened, once nothing is under way there."""
 
-    def __init__(self, services: Services, settings: Settings, dead_letters: DeadLetters, goals: Goals) -> None:
+    def __init__(
+        self, services: Services, settings: CouncilSettings, dead_letters: CouncilDeadLetters, goals: Goals
+    ) -> None:
         self._dead_letters, self._goals = dead_letters, goals
         self.take_over(services, settings)
         names = os.listdir(services.places.council_goals)
         self._threads = {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
-    def take_over(self, services: Services, settings: Settings) -> None:
+    def take_over(self, services: Services, settings: CouncilSettings) -> None:
         """Use new configuration."""
         self._services, self._settings = services, settings
 

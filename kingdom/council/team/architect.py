@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kingdom.council.team.context import Context, Message
+from kingdom.council.team.context import Context, TeamMessage
 
 
-def review(context: Context, message: Message) -> None:
+def review(context: Context, message: TeamMessage) -> None:
     tasks = [task for task in message.body.get("tasks", ()) if isinstance(task, dict)]
     faults = list(_faults(tasks))
     result = "; ".join(faults) if faults else f"approved: {len(tasks)} tasks, no circle, nothing before what it needs"
     context.send(["strategist"], "design_review_response", {"goal": message.text("goal"), "review_result": result})
 
 
-def propose(context: Context, message: Message) -> None:
+def propose(context: Context, message: TeamMessage) -> None:
     goal, question = message.text("goal"), message.text("question")
     proposal = "the simplest that can be checked: one file for each part, and one task that puts them together"
     body = {"goal": goal, "proposed_architecture": proposal, "answers": question}

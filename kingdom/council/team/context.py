@@ -33,7 +33,7 @@ class CannotSend(KingdomError):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TeamMessage:
     """A message that an agent was told of."""
 
     path: Path
@@ -52,7 +52,7 @@ class Message:
         return value
 
 
-Answer = Callable[["Context", Message], None]
+Answer = Callable[["Context", TeamMessage], None]
 
 
 class Context:
@@ -117,13 +117,13 @@ class Context:
         self.memory.executemany("insert or replace into facts values (?, ?, ?)", rows)
 
 
-def _read(path: Path) -> Message:
+def _read(path: Path) -> TeamMessage:
     try:
         found = mime.parse_message(read_bytes(path).decode("utf-8", "replace"))
     except BadFile as error:
         raise NotUnderstood(type="a message", sender=path, why=error) from None
     head = {name: str(value) for name, value in found.items()}
-    return Message(
+    return TeamMessage(
         path,
         head["message_id"],
         head["type"],

@@ -10,17 +10,17 @@ from typing import Any
 
 from kingdom.base.home.places import Places, find_home
 from kingdom.base.words import one_line
-from kingdom.council.team.context import Context, Message, NotUnderstood
-from kingdom.council.team.plan import MOST_ROUNDS, Plan
+from kingdom.council.team.context import Context, NotUnderstood, TeamMessage
+from kingdom.council.team.plan import MOST_ROUNDS, TeamPlan
 from kingdom.council.team.work import first
 
 
-def begin(context: Context, message: Message) -> None:
+def begin(context: Context, message: TeamMessage) -> None:
     """Take a plan, and give out what needs nothing."""
     tasks = message.body.get("tasks")
     if not isinstance(tasks, list) or not all(isinstance(task, dict) and task.get("task_id") for task in tasks):
         raise NotUnderstood(type=message.type, sender=message.sender, why="its tasks are no list of tasks")
-    plan = Plan(context.memory, message.thread)
+    plan = TeamPlan(context.memory, message.thread)
     context.remember(goal=message.body.get("goal", ""), asked_by=message.id)
     plan.add(tasks)
     if why := plan.fault():
@@ -29,9 +29,9 @@ def begin(context: Context, message: Message) -> None:
     _go_on(context, plan)
 
 
-def completed(context: Context, message: Message) -> None:
+def completed(context: Context, message: TeamMessage) -> None:
     """Have a task's work evaluated, and give out what it was needed for. One that failed is given to another once."""
-    plan = Plan(context.memory, message.thread)
+    plan = TeamPlan(context.memory, message.thread)
     task = message.text("task_id")
     if not plan.is_out(task, message.sender):
         print(f"{message.sender} has no task {task} now")
@@ -45,17 +45,17 @@ def completed(context: Context, message: Message) -> None:
     _go_on(context, plan)
 
 
-def unanswered(context: Context, message: Message) -> None:
+def unanswered(context: Context, message: TeamMessage) -> None:
     """Give a task out again whose ignitian has deleted it without a report."""
-    plan = Plan(context.memory, message.thread)
+    plan = TeamPlan(context.memory, message.thread)
     task = str(message.body.get("task_id"))
     if plan.is_out(task, str(message.body.get("original_assignee"))):
         _try_again(context, plan, task, message.body.get("failure_reason"))
 
 
-def judged(context: Context, message: Message) -> None:
+def judged(context: Context, message: TeamMessage) -> None:
     """Note a verdict. After a failure innovator improves the work, up to a few times."""
-    plan = Plan(context.memory, message.thread)
+    plan = TeamPlan(context.memory, message.thread)
     task = message.text("task_id")
     verdict = message.body.get("overall_status") or message.body.get("verdict")
     if verdict == "pass":
@@ -67,15 +67,15 @@ def judged(context: Context, message: Message) -> None:
         _report(context, plan, f"{title} failed", failed=f"{title} failed {MOST_ROUNDS} evaluations")
 
 
-def revised(context: Context, message: Message) -> None:
+def revised(context: Context, message: TeamMessage) -> None:
     """Have improved work evaluated again."""
-    plan = Plan(context.memory, message.thread)
+    plan = TeamPlan(context.memory, message.thread)
     task = message.text("task_id")
     if plan.revise(task, message.body.get("deliverables", [])):
         _ask_for_evaluation(context, plan, task)
 
 
-def _try_again(context: Context, plan: Plan, task: str, why: object) -> None:
+def _try_again(context: Context, plan: TeamPlan, task: str, why: object) -> None:
     if plan.try_again(task):
         _go_on(context, plan)
     else:
@@ -83,12 +83,12 @@ def _try_again(context: Context, plan: Plan, task: str, why: object) -> None:
         _report(context, plan, f"{title} failed", failed=f"{title} failed twice: {why}")
 
 
-def _title(plan: Plan, task: str) -> str:
+def _title(plan: TeamPlan, task: str) -> str:
     """Return what a task is called, as people read it."""
     return repr(one_line(plan.task(task).body.get("title") or task, 80))
 
 
-def _ask_for_evaluation(context: Context, plan: Plan, task: str) -> None:
+def _ask_for_evaluation(context: Context, plan: TeamPlan, task: str) -> None:
     found = plan.task(task)
     body = {name: found.body[name] for name in ("title", "criteria", "work") if name in found.body}
     more = {"requirements": found.body.get("requirements", []), "inputs": plan.inputs(task), "round": found.rounds}
@@ -97,7 +97,7 @@ def _ask_for_evaluation(context: Context, plan: Plan, task: str) -> None:
     )
 
 
-def _go_on(context: Context, plan: Plan) -> None:
+def _go_on(context: Context, plan: TeamPlan) -> None:
     """Give tasks to ignitians that have room."""
     for task, worker in plan.assign(_workers()):
         body = {**plan.task(task).body, "inputs": plan.inputs(task)}
@@ -105,7 +105,7 @@ def _go_on(context: Context, plan: Plan) -> None:
         context.send([worker], "task_assignment", body, task, answers=context.recall("asked_by", ""))
 
 
-def _report(context: Context, plan: Plan, summary: str, failed: str = "") -> None:
+def _report(context: Context, plan: TeamPlan, summary: str, failed: str = "") -> None:
     counts = plan.counts()
     body: dict[str, Any] = {
         "repository": context.repository,

@@ -6,18 +6,18 @@ from typing import Any
 
 from kingdom.base.errors import BadInput
 from kingdom.council.team import goals
-from kingdom.council.team.context import Context, Message
+from kingdom.council.team.context import Context, TeamMessage
 from kingdom.council.team.work import first, read_work
 
 CRITERIA = ["every line is a fact of the repository", "no fact is missing", "the file is where it is said to be"]
 MOST_NAMED = 20
 
 
-def criteria(context: Context, message: Message) -> None:
+def criteria(context: Context, message: TeamMessage) -> None:
     context.send(["strategist"], "quality_plan_response", {"goal": message.text("goal"), "quality_criteria": CRITERIA})
 
 
-def judge(context: Context, message: Message) -> None:
+def judge(context: Context, message: TeamMessage) -> None:
     """Judge one task's work; what is wrong with it goes to innovator at once.
 
     Of work that follows no rules of ours we can only tell whether it is there.

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.council.team import goals
-from kingdom.council.team.context import Context, Message
+from kingdom.council.team.context import Context, TeamMessage
 from kingdom.council.team.work import deliverable, read_work
 
 
-def work(context: Context, message: Message) -> None:
+def work(context: Context, message: TeamMessage) -> None:
     task, begun = message.text("task_id"), time.monotonic()
     done: dict[str, Any] = {"task_id": task, "title": message.text("title")}
     try:

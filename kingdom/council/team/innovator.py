@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 
 from kingdom.council.team import goals
-from kingdom.council.team.context import Context, Message, NotUnderstood
+from kingdom.council.team.context import Context, NotUnderstood, TeamMessage
 from kingdom.council.team.goals.repository import Repository
 from kingdom.council.team.work import deliverable, read_work
 
 
-def insights(context: Context, message: Message) -> None:
+def insights(context: Context, message: TeamMessage) -> None:
     files = Repository(str(message.body.get("workspace") or ".")).files
     found = [f"{len(files)} files can be read, so each part is small enough for one agent"]
     found += [] if any(path.startswith("README") for path in files) else ["there is no README yet"]
     context.send(["strategist"], "insight_response", {"goal": message.text("goal"), "insights": found})
 
 
-def improve(context: Context, message: Message) -> None:
+def improve(context: Context, message: TeamMessage) -> None:
     """Make the work anew by what evaluator found, and suggest how to avoid it."""
     task, title, target = message.text("task_id"), message.text("title"), message.text("target")
     inputs = [read_work(given) for given in message.body.get("inputs", ())]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kingdom.base.words import one_line
-from kingdom.council.team.context import Context, Message
+from kingdom.council.team.context import Context, TeamMessage
 
 STEP = 25
 """Percent of progress between two reports to people."""
 
 
-def goal(context: Context, message: Message) -> None:
+def goal(context: Context, message: TeamMessage) -> None:
     """Ask strategist for a plan; a further word of the person is kept for the report."""
     words = message.text("goal")
     if context.recall("goal") is not None:
@@ -24,7 +24,7 @@ def goal(context: Context, message: Message) -> None:
     _tell(context, "strategy", f"strategist makes a plan for: {words}", percent=0)
 
 
-def plan(context: Context, message: Message) -> None:
+def plan(context: Context, message: TeamMessage) -> None:
     if message.body.get("feasible") is False:
         _end(context, "refused", message.text("reason"))
         return
@@ -34,7 +34,7 @@ def plan(context: Context, message: Message) -> None:
     _tell(context, "plan", f"the plan has {tasks} tasks" + (f": {what}" if what else ""), percent=10)
 
 
-def progress(context: Context, message: Message) -> None:
+def progress(context: Context, message: TeamMessage) -> None:
     """Tell people of progress now and then, and report when everything is accepted."""
     if why := message.body.get("failed"):
         _end(context, "failed", str(why))
@@ -48,7 +48,7 @@ def progress(context: Context, message: Message) -> None:
         _tell(context, "work", message.text("summary"), percent=percent)
 
 
-def verdict(context: Context, message: Message) -> None:
+def verdict(context: Context, message: TeamMessage) -> None:
     """Note what evaluator says. Of a failure people are told: the work goes on with an improvement."""
     if message.body.get("overall_status") == "pass":
         return
@@ -60,17 +60,17 @@ def verdict(context: Context, message: Message) -> None:
     )
 
 
-def suggestion(context: Context, message: Message) -> None:
+def suggestion(context: Context, message: TeamMessage) -> None:
     context.remember(suggestions=[*context.recall("suggestions", []), message.text("title")])
 
 
-def improved(context: Context, message: Message) -> None:
+def improved(context: Context, message: TeamMessage) -> None:
     """Have the improved work checked again."""
     body = {"task_id": message.text("task_id"), "deliverables": message.body.get("deliverables", [])}
     context.send(["coordinator"], "revision_request", {**body, "reason": "it was improved; have it evaluated again"})
 
 
-def escalation(context: Context, message: Message) -> None:
+def escalation(context: Context, message: TeamMessage) -> None:
     """End a goal whose work was given up; what is only late will be told again."""
     if not message.body.get("dlq_path"):
         return
@@ -81,7 +81,7 @@ def escalation(context: Context, message: Message) -> None:
     _end(context, "failed", f"{who} did not take {message.body.get('title', 'a message')!r}: {why}")
 
 
-def _report(context: Context, message: Message) -> str:
+def _report(context: Context, message: TeamMessage) -> str:
     what, goal = context.recall("what"), context.recall("goal")
     lines = [f"done: {what}, for {goal!r}" if what else f"done: {goal}"]
     if summary := message.body.get("result"):

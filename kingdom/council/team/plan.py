@@ -37,13 +37,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class PlanCounts:
     total: int
     out: int
     accepted: int
 
 
-class Plan:
+class TeamPlan:
     """The rows of one thread."""
 
     def __init__(self, memory: sqlite3.Connection, thread: str) -> None:
@@ -207,9 +207,9 @@ class Plan:
         )
         return [one for (text,) in rows for one in json.loads(text)[:1]]
 
-    def counts(self) -> Counts:
+    def counts(self) -> PlanCounts:
         rows = dict(self._run("select state, count(*) from tasks where thread = ? group by state").fetchall())
-        return Counts(sum(rows.values()), rows.get("out", 0) + rows.get("done", 0), rows.get("accepted", 0))
+        return PlanCounts(sum(rows.values()), rows.get("out", 0) + rows.get("done", 0), rows.get("accepted", 0))
 
     def _run(self, statement: str, *values: object) -> sqlite3.Cursor:
         return self._memory.execute(statement, (self._thread, *values))

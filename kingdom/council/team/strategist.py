@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kingdom.council.team import goals
-from kingdom.council.team.context import Context, Message
+from kingdom.council.team.context import Context, TeamMessage
 from kingdom.council.team.goals.repository import Repository
 
 ASKED = ("design", "quality", "insight")
 
 
-def request(context: Context, message: Message) -> None:
+def request(context: Context, message: TeamMessage) -> None:
     """Make a plan and have it looked over; refuse a goal that nobody here has rules for."""
     goal, workspace = message.text("goal"), str(message.body.get("workspace") or ".")
     kind, repository = goals.kind_of(goal), Repository(workspace)
@@ -36,15 +36,15 @@ def _refuse(context: Context, goal: str, why: str) -> None:
     context.send(["leader"], "strategy_response", refusal)
 
 
-def reviewed(context: Context, message: Message) -> None:
+def reviewed(context: Context, message: TeamMessage) -> None:
     _take(context, design=message.body.get("review_result"))
 
 
-def criteria(context: Context, message: Message) -> None:
+def criteria(context: Context, message: TeamMessage) -> None:
     _take(context, quality=message.body.get("quality_criteria"))
 
 
-def insights(context: Context, message: Message) -> None:
+def insights(context: Context, message: TeamMessage) -> None:
     _take(context, insight=message.body.get("insights"))
 
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from kingdom.demo.standins.model import Model, Step, pieces
-from kingdom.demo.standins.server import Answer, Request, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, answer_json
 
 MESSAGES = "/v1/messages"
 MODEL = {
@@ -23,10 +23,10 @@ _numbers = count(1)
 
 
 class Anthropic(Model):
-    def is_question(self, request: Request) -> bool:
+    def is_question(self, request: HttpRequest) -> bool:
         return request.method == "POST" and request.path == MESSAGES
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         if not self.takes(request):
             return _error(401, "authentication_error", "invalid x-api-key", {})
         if request.path == "/v1/models":

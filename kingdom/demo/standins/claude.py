@@ -27,7 +27,7 @@ LONGEST_OUTPUT = 20_000
 Json = dict[str, Any]
 
 
-class Refused(Exception):
+class RefusedByService(Exception):
     """The service has answered with an error."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     end: Json = {"type": "result", "num_turns": 0, "total_cost_usd": 0.0}
     try:
         last = _converse(session, talk, end)
-    except Refused as error:
+    except RefusedByService as error:
         _tell(session, **end, subtype="success", is_error=True, result=str(error), api_error_status=error.status)
         return 1
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def _ask(talk: list[Json]) -> Json:
     answer = connection.getresponse()
     said: Json = json.loads(answer.read())
     if answer.status != 200:
-        raise Refused(answer.status, str(said["error"]["message"]))
+        raise RefusedByService(answer.status, str(said["error"]["message"]))
     return said
 
 

@@ -12,9 +12,9 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
-from kingdom.demo.standins.server import Answer, Request, StandIn, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, StandIn, answer_json
 
-Fault = Callable[[Request], Answer | None]
+Fault = Callable[[HttpRequest], Answer | None]
 """Answers in the service's place; None lets it answer itself."""
 
 
@@ -38,11 +38,11 @@ class FaultyStandIn(StandIn):
         """Let the next requests meet these, one each."""
         self.faults.extend(faults)
 
-    def served(self, request: Request) -> Answer:
+    def served(self, request: HttpRequest) -> Answer:
         """Return what this service answers when nothing befalls it. Called with `lock` held."""
         raise NotImplementedError
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         fault = self.faults.popleft() if self.faults else None
         answer = fault(request) if fault is not None else None
         if answer is None:
@@ -84,7 +84,7 @@ def cuts(text: bytes = b'[{"id": "1", "sub') -> Fault:
 def hangs(service: StandIn) -> Fault:
     """Return the fault of a service that has accepted a request and never answers it."""
 
-    def silent(_: Request) -> Answer:
+    def silent(_: HttpRequest) -> Answer:
         service.closing.wait()
         return Answer(cut=True)
 
@@ -110,7 +110,7 @@ def says(value: object, status: int = 200) -> Fault:
 def waits(wait: Callable[[float], object], seconds: float) -> Fault:
     """Return the fault of a service that takes its time: `wait` is called with the seconds before it answers."""
 
-    def slow(_: Request) -> None:
+    def slow(_: HttpRequest) -> None:
         wait(seconds)
 
     return slow

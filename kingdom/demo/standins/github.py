@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from kingdom.demo.standins.faults import FaultyStandIn
-from kingdom.demo.standins.server import Answer, Request, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, answer_json
 
 TOKEN = "ghp_standin_0123456789abcdefghijklmnopqr"
 PER_PAGE, MOST_PER_PAGE = 50, 50
@@ -129,14 +129,14 @@ class GitHub(FaultyStandIn):
     def unread(self) -> list[str]:
         return [name for name, thread in self.threads.items() if thread["unread"]]
 
-    def served(self, request: Request) -> Answer:
+    def served(self, request: HttpRequest) -> Answer:
         answer = self._limited(request) or self._answered(request)
         headers = {"x-github-media-type": "github.v3; format=json"}
         if self.remaining is not None:
             headers |= {"x-ratelimit-remaining": str(self.remaining), "x-ratelimit-reset": str(int(self.reset_at))}
         return Answer(answer.status, answer.body, {**headers, **answer.headers})
 
-    def _limited(self, request: Request) -> Answer | None:
+    def _limited(self, request: HttpRequest) -> Answer | None:
         if self.remaining is not None and self.now() >= self.reset_at > 0:
             self.remaining = None
         if self.remaining is None:
@@ -146,7 +146,7 @@ class GitHub(FaultyStandIn):
         self.remaining -= 1
         return None
 
-    def _answered(self, request: Request) -> Answer:
+    def _answered(self, request: HttpRequest) -> Answer:
         if request.headers.get("authorization") not in (f"Bearer {self.token}", f"token {self.token}"):
             return answer_json({"message": "Bad credentials", "documentation_url": "", "status": "401"}, 401)
         parts = request.path.strip("/").split("/")
@@ -184,7 +184,7 @@ class GitHub(FaultyStandIn):
                 return answer_json(self._comment(int(number), text, me, f"{owner}/{name}", self.now()), 201)
         return answer_json({"message": "Not Found", "documentation_url": "", "status": "404"}, 404)
 
-    def _notifications(self, request: Request) -> Answer:
+    def _notifications(self, request: HttpRequest) -> Answer:
         if not {"notifications", "repo"} & {scope.strip() for scope in self.scopes.split(",")}:
             return answer_json({"message": "Missing the 'notifications' scope.", "documentation_url": ""}, 403)
         asked = {name: values[-1] for name, values in request.query.items()}
@@ -203,7 +203,7 @@ class GitHub(FaultyStandIn):
             headers["link"] = f'<{self.address}/notifications?{query}>; rel="next"'
         return answer_json(shown, headers=headers)
 
-    def _page(self, request: Request, entries: list[dict[str, Any]]) -> Answer:
+    def _page(self, request: HttpRequest, entries: list[dict[str, Any]]) -> Answer:
         """Answer with one page of entries, the oldest first; comments alone can be asked for since a moment."""
         asked = {name: values[-1] for name, values in request.query.items()}
         found = [entry for entry in entries if entry.get("updated_at", "9") >= asked.get("since", "")]

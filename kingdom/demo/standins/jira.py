@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kingdom.demo.standins.faults import FaultyStandIn
-from kingdom.demo.standins.server import Answer, Request, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, answer_json
 
 CLOUD, SITE = "1f2a3b4c-0000-4000-8000-000000000000", "https://acme.atlassian.net"
 """Where a token with scopes is taken, and where people find the tickets then."""
@@ -94,7 +94,7 @@ class Jira(FaultyStandIn):
             fields["updated"] = moment
             self.note("ticket", key, self.tickets[key])
 
-    def served(self, request: Request) -> Answer:
+    def served(self, request: HttpRequest) -> Answer:
         basic = base64.b64encode(f"{EMAIL}:{TOKEN}".encode()).decode()
         if request.headers.get("authorization") != f"Basic {basic}":
             return answer_json({"errorMessages": ["Client must be authenticated to access this resource."]}, 401)
@@ -144,7 +144,7 @@ class Jira(FaultyStandIn):
             shown["changelog"]["histories"] = histories
         return shown
 
-    def _comments(self, request: Request, key: str) -> Answer:
+    def _comments(self, request: HttpRequest, key: str) -> Answer:
         every = list(self.tickets[key]["fields"]["comment"]["comments"])
         if request.query.get("orderBy", [""])[-1] == "-created":
             every.reverse()

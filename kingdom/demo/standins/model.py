@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kingdom.demo.standins.server import Answer, Request, StandIn
+from kingdom.demo.standins.server import Answer, HttpRequest, StandIn
 
 LONGEST_SILENCE_SECONDS = 60.0
 PIECE = 24
@@ -74,12 +74,12 @@ class Model(StandIn):
         bodies = (request.json() for request in list(self.requests) if self.is_question(request))
         return [body for body in bodies if body.get("tools")]
 
-    def takes(self, request: Request) -> bool:
+    def takes(self, request: HttpRequest) -> bool:
         """Return whether a request brings the right key."""
         shown = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
         return not self.key or shown == self.key
 
-    def is_question(self, request: Request) -> bool:
+    def is_question(self, request: HttpRequest) -> bool:
         """Return whether a request asks the model to say something."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from kingdom.demo.standins.model import Model, Step, pieces
-from kingdom.demo.standins.server import Answer, Request, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, answer_json
 
 RESPONSES, CHAT = "/responses", "/chat/completions"
 MODEL = "played-model"
@@ -18,10 +18,10 @@ _numbers = count(1)
 
 
 class OpenAI(Model):
-    def is_question(self, request: Request) -> bool:
+    def is_question(self, request: HttpRequest) -> bool:
         return request.method == "POST" and request.path.endswith((RESPONSES, CHAT))
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         if not self.takes(request):
             return _error(401, "invalid_request_error", "Incorrect API key provided", {})
         if request.path.endswith("/models"):

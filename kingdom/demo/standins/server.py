@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     method: str
     #: Without the query.
     path: str
@@ -53,7 +53,7 @@ class StandIn:
     """A service that runs in threads of this process between `with` and its end. Give `answer` a body in a subclass."""
 
     def __init__(self, port: int = 0) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[HttpRequest] = []
         self.closing = threading.Event()
         """For answers that wait: they end when this is set."""
         self._changed = threading.Condition()
@@ -67,7 +67,7 @@ class StandIn:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         """Return what this service answers. Called in a thread of each connection."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class StandIn:
         self.closing.set()
         self._server.end()
 
-    def wait_for(self, wanted: Callable[[list[Request]], bool], seconds: float = 20.0) -> bool:
+    def wait_for(self, wanted: Callable[[list[HttpRequest]], bool], seconds: float = 20.0) -> bool:
         """Wait until the requests so far are as wanted. Return whether they became so in time."""
         with self._changed:
             return self._changed.wait_for(lambda: wanted(self.requests), seconds)
@@ -108,7 +108,7 @@ class StandIn:
     ) -> None:
         self.close()
 
-    def _serve(self, request: Request) -> Answer:
+    def _serve(self, request: HttpRequest) -> Answer:
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
@@ -152,7 +152,7 @@ class _Server(ThreadingHTTPServer):
         """Print nothing: clients that go away in the middle are part of what is played here."""
 
 
-def _handler(serve: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]:
+def _handler(serve: Callable[[HttpRequest], Answer]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -160,7 +160,7 @@ def _handler(serve: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler]
             address = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
             query = parse_qs(address.query, keep_blank_values=True)
-            answer = serve(Request(self.command, address.path, query, headers, self._body(headers)))
+            answer = serve(HttpRequest(self.command, address.path, query, headers, self._body(headers)))
             if answer.cut:
                 self.close_connection = True
                 return

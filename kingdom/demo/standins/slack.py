@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import parse_qs
 
-from kingdom.demo.standins.server import Answer, Request, StandIn, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, StandIn, answer_json
 
 TEAM, BOT_USER, BOT, APP = "T0HOME", "U0BOT", "B0BOT", "A0APP"
 WEBSOCKET_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -59,7 +59,7 @@ class Fault:
 
 
 @dataclass
-class _Line:
+class _SocketLine:
     connection: socket.socket
     sending: threading.Lock = field(default_factory=threading.Lock)
 
@@ -123,7 +123,7 @@ class Slack(StandIn):
         self.acknowledged: dict[str, float] = {}
         self._pace = seconds_between_posts
         self._faults: dict[str, list[Fault]] = {}
-        self._lines: list[_Line] = []
+        self._lines: list[_SocketLine] = []
         self._undelivered: dict[str, Json] = {}
         self._numbers = count(1)
         self._latest = 0.0
@@ -250,7 +250,7 @@ class Slack(StandIn):
         self.cut()
         super().close()
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         if request.path == LINK:
             return self._line(request)
         if not request.path.startswith(API):
@@ -287,7 +287,7 @@ class Slack(StandIn):
         if fault.dies:
             self.die(fault.dies)
 
-    def _line(self, request: Request) -> Answer:
+    def _line(self, request: HttpRequest) -> Answer:
         """Let a client listen."""
         key = request.headers.get("sec-websocket-key", "").encode()
         accept = base64.b64encode(hashlib.sha1(key + WEBSOCKET_MAGIC).digest()).decode()
@@ -303,7 +303,7 @@ class Slack(StandIn):
 
     def _break_off(self, connection: socket.socket, fault: Fault) -> None:
         """Say hello by half."""
-        _Line(connection).send(TEXT, b'{"type": "hello", "num_conn', of=100)
+        _SocketLine(connection).send(TEXT, b'{"type": "hello", "num_conn', of=100)
         if fault.dies:
             self.die(fault.dies)
 
@@ -316,7 +316,7 @@ class Slack(StandIn):
                         return fault
         return None
 
-    def _perform(self, method: str, request: Request) -> Answer:
+    def _perform(self, method: str, request: HttpRequest) -> Answer:
         given, token = _arguments(request)
         with self._news:
             self.calls.append((method, given))
@@ -419,7 +419,7 @@ class Slack(StandIn):
         return f"{self._latest:.6f}"
 
     def _listen(self, connection: socket.socket) -> None:
-        line = _Line(connection)
+        line = _SocketLine(connection)
         hello = {"type": "hello", "num_connections": 1, "connection_info": {"app_id": APP}}
         line.send(TEXT, json.dumps(hello).encode())
         with self._news:
@@ -447,7 +447,7 @@ class Slack(StandIn):
             self._news.notify_all()
 
 
-def _arguments(request: Request) -> tuple[Json, str]:
+def _arguments(request: HttpRequest) -> tuple[Json, str]:
     """Return what a method was given, and the token that was shown."""
     kind = request.headers.get("content-type", "")
     given: Json = {key: values[-1] for key, values in request.query.items()}

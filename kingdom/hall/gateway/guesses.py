@@ -12,7 +12,7 @@ LOGGED = Limit(1, 60.0)
 
 
 class Guesses:
-    """Who is over a limit is refused with the right password too: else it would tell which one that is."""
+    """Once over the limit, even a correct password is refused; otherwise guessing would reveal it."""
 
     def __init__(self, from_one: Rate, from_all: Rate, warn: Callable[[str], None], clock: Callable[[], float]) -> None:
         """`from_one` is for an account and an address, so that nobody elsewhere locks somebody out; `from_all` is for

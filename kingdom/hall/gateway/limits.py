@@ -9,7 +9,7 @@ MOST_REMEMBERED = 50_000
 
 
 class Limit(NamedTuple):
-    """So many within so many seconds."""
+    """At most `most` events per `seconds` seconds."""
 
     most: int
     seconds: float

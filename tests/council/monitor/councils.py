@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kingdom.council import mime
 from kingdom.council.monitor.job import CouncilJob
-from kingdom.council.monitor.messages import Message, read_message
+from kingdom.council.monitor.messages import CouncilMessage, read_message
 from tests.fixtures import Clock, services
 from tests.waiting import LATER, SOON, wait_until
 
@@ -105,7 +105,7 @@ class Council:
         self._number += 1
         return self._number
 
-    def message(self, agent: str, name: str) -> Message:
+    def message(self, agent: str, name: str) -> CouncilMessage:
         """Return a message that lies in processed/."""
         path = self.places.told(agent) / name
         return read_message(path, agent, path.read_bytes())

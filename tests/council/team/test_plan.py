@@ -9,36 +9,36 @@ from typing import Any
 
 import pytest
 
-from kingdom.council.team.plan import Plan
+from kingdom.council.team.plan import TeamPlan
 
 WORKERS = ["ignitian_1", "ignitian_2", "ignitian_3"]
 
 
 @pytest.fixture
-def plan() -> Iterator[Plan]:
+def plan() -> Iterator[TeamPlan]:
     with closing(sqlite3.connect(":memory:")) as memory:
-        yield Plan(memory, "t")
+        yield TeamPlan(memory, "t")
 
 
 def task(id: str, *needed: str, **fields: Any) -> dict[str, Any]:
     return {"task_id": id, "title": id, "dependencies": list(needed), **fields}
 
 
-def given(plan: Plan, workers: list[str] = WORKERS) -> dict[str, str]:
+def given(plan: TeamPlan, workers: list[str] = WORKERS) -> dict[str, str]:
     return dict(plan.assign(workers))
 
 
-def finish(plan: Plan, *tasks: str) -> None:
+def finish(plan: TeamPlan, *tasks: str) -> None:
     for one in tasks:
         plan.deliver(one, [{"file": f"{one}.md"}])
 
 
-def test_each_free_ignitian_gets_one_task_by_priority_and_place(plan: Plan) -> None:
+def test_each_free_ignitian_gets_one_task_by_priority_and_place(plan: TeamPlan) -> None:
     plan.add([task("a", priority="low"), task("b"), task("c", priority="high"), task("d", priority="critical")])
     assert given(plan, WORKERS[:2]) == {"d": "ignitian_1", "c": "ignitian_2", "b": "ignitian_1", "a": "ignitian_2"}
 
 
-def test_a_second_task_is_given_ahead_only_while_there_are_more_than_ignitians(plan: Plan) -> None:
+def test_a_second_task_is_given_ahead_only_while_there_are_more_than_ignitians(plan: TeamPlan) -> None:
     plan.add([task(id) for id in "abc"])
     assert given(plan) == {"a": "ignitian_1", "b": "ignitian_2", "c": "ignitian_3"}
     plan.add([task(id) for id in "de"])
@@ -47,7 +47,7 @@ def test_a_second_task_is_given_ahead_only_while_there_are_more_than_ignitians(p
     assert given(plan) == {"d": "ignitian_2"}
 
 
-def test_a_task_waits_for_all_that_it_needs_and_gets_what_they_have_delivered(plan: Plan) -> None:
+def test_a_task_waits_for_all_that_it_needs_and_gets_what_they_have_delivered(plan: TeamPlan) -> None:
     plan.add([task("a"), task("b"), task("c", "b", "a")])
     assert given(plan) == {"a": "ignitian_1", "b": "ignitian_2"}
     finish(plan, "b")
@@ -57,7 +57,7 @@ def test_a_task_waits_for_all_that_it_needs_and_gets_what_they_have_delivered(pl
     assert plan.inputs("c") == [{"file": "a.md"}, {"file": "b.md"}]
 
 
-def test_a_phase_begins_when_all_of_the_one_before_is_accepted(plan: Plan) -> None:
+def test_a_phase_begins_when_all_of_the_one_before_is_accepted(plan: TeamPlan) -> None:
     plan.add([task("a"), task("b", phase=2), task("c", phase=3)])
     assert list(given(plan)) == ["a"]
     finish(plan, "a")
@@ -69,7 +69,7 @@ def test_a_phase_begins_when_all_of_the_one_before_is_accepted(plan: Plan) -> No
     assert given(plan) == {}
 
 
-def test_whoever_has_done_the_like_is_preferred_among_the_free(plan: Plan) -> None:
+def test_whoever_has_done_the_like_is_preferred_among_the_free(plan: TeamPlan) -> None:
     plan.add([task("a", skills_required=["sql"]), task("b", skills_required=["web"])])
     assert given(plan) == {"a": "ignitian_1", "b": "ignitian_2"}
     finish(plan, "a", "b")
@@ -77,7 +77,7 @@ def test_whoever_has_done_the_like_is_preferred_among_the_free(plan: Plan) -> No
     assert given(plan) == {"c": "ignitian_2", "d": "ignitian_1"}
 
 
-def test_a_list_that_comes_twice_adds_nothing(plan: Plan) -> None:
+def test_a_list_that_comes_twice_adds_nothing(plan: TeamPlan) -> None:
     plan.add([task("a"), task("b", "a")])
     plan.add([task("a"), task("b", "a")])
     assert plan.counts().total == 2
@@ -86,7 +86,7 @@ def test_a_list_that_comes_twice_adds_nothing(plan: Plan) -> None:
     assert list(given(plan)) == ["b"]
 
 
-def test_a_task_belongs_to_the_ignitian_that_has_it(plan: Plan) -> None:
+def test_a_task_belongs_to_the_ignitian_that_has_it(plan: TeamPlan) -> None:
     plan.add([task("a")])
     given(plan)
     assert plan.is_out("a", "ignitian-1")
@@ -96,7 +96,7 @@ def test_a_task_belongs_to_the_ignitian_that_has_it(plan: Plan) -> None:
     assert not plan.is_out("a", "ignitian_1"), "its second report comes too late"
 
 
-def test_a_task_that_failed_is_given_out_once_more(plan: Plan) -> None:
+def test_a_task_that_failed_is_given_out_once_more(plan: TeamPlan) -> None:
     plan.add([task("a")])
     given(plan)
     assert plan.try_again("a")
@@ -115,17 +115,17 @@ def test_a_task_that_failed_is_given_out_once_more(plan: Plan) -> None:
         ([task("a"), task("b", "a", phase=2)], ""),
     ],
 )
-def test_a_plan_that_cannot_be_followed_is_told(tasks: list[dict[str, Any]], why: str, plan: Plan) -> None:
+def test_a_plan_that_cannot_be_followed_is_told(tasks: list[dict[str, Any]], why: str, plan: TeamPlan) -> None:
     plan.add(tasks)
     assert plan.fault() == why
 
 
-def test_many_tasks_are_given_out_with_a_bounded_number_of_rows_each(plan: Plan) -> None:
+def test_many_tasks_are_given_out_with_a_bounded_number_of_rows_each(plan: TeamPlan) -> None:
     """What is done for one task must not grow with the plan: 2,000 tasks cost each about what 200 do."""
 
     def steps(total: int) -> float:
         with closing(sqlite3.connect(":memory:")) as memory:
-            plan = Plan(memory, "t")
+            plan = TeamPlan(memory, "t")
             plan.add([task(f"t{n}", *([f"t{n - 1}"] if n % 5 else [])) for n in range(total)])
             count = 0
 

@@ -14,7 +14,7 @@ from kingdom.base.home.places import Places
 from kingdom.court.connections.base import ServiceDown, ServiceLimited, ServiceRefused
 from kingdom.court.connections.web import LARGEST, PATIENT, QUICK, Deadlines, Web
 from kingdom.demo.standins.faults import cuts, drops
-from kingdom.demo.standins.server import Answer, Request, StandIn, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, StandIn, answer_json
 
 NOW = "Wed, 18 Nov 2026 12:00:00 GMT"
 IN_A_MINUTE, AGO = "Wed, 18 Nov 2026 12:01:00 GMT", "Wed, 18 Nov 2026 11:00:00 GMT"
@@ -23,9 +23,9 @@ TOKEN = "secret-of-ours"
 
 
 class Service(StandIn):
-    reply: Callable[[Request], Answer | None] = staticmethod(lambda _: answer_json({}))
+    reply: Callable[[HttpRequest], Answer | None] = staticmethod(lambda _: answer_json({}))
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         return self.reply(request) or answer_json({})
 
 
@@ -149,7 +149,7 @@ def test_no_answer_is_waited_for_so_long_that_its_role_looks_hung(home: Path) ->
 
 
 def test_a_service_that_does_not_answer_as_it_should_is_down_without_a_word_of_ours(service: Service, web: Web) -> None:
-    rows: list[tuple[Callable[[Request], Answer | None], str]] = [
+    rows: list[tuple[Callable[[HttpRequest], Answer | None], str]] = [
         (drops(), "the connection was cut"),
         (cuts(), "its answer was cut off"),
         (lambda _: Answer(200, b"<html>"), "its answer is no JSON, or was cut off"),

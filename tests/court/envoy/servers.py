@@ -12,7 +12,7 @@ from email.message import Message
 from typing import Any
 
 from kingdom.demo.standins.faults import Fault
-from kingdom.demo.standins.server import Answer, Request, StandIn
+from kingdom.demo.standins.server import Answer, HttpRequest, StandIn
 
 
 class Hook(StandIn):
@@ -23,7 +23,7 @@ class Hook(StandIn):
         self.failures: list[Answer | Fault] = []
         self.bodies: list[Any] = []
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         failure = self.failures.pop(0) if self.failures else None
         answer = failure(request) if callable(failure) else failure
         if answer is not None:

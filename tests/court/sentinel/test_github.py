@@ -16,7 +16,7 @@ from kingdom.court.connections.web import Deadlines, Web
 from kingdom.court.sentinel.watchers.github import type_of
 from kingdom.demo.standins.faults import Fault, cuts, drops, fails, hangs, limits, passes, says
 from kingdom.demo.standins.github import GitHub
-from kingdom.demo.standins.server import Answer, Request
+from kingdom.demo.standins.server import Answer, HttpRequest
 from tests.court.sentinel.sentinels import SECONDS, Sentinel
 from tests.fixtures import Clock
 
@@ -33,7 +33,7 @@ def build(home: Path, clock: Clock, hub: GitHub) -> Build:
     return built
 
 
-def asked(hub: GitHub, method: str = "GET", path: str = "/notifications") -> list[Request]:
+def asked(hub: GitHub, method: str = "GET", path: str = "/notifications") -> list[HttpRequest]:
     return [request for request in hub.requests if request.method == method and request.path.startswith(path)]
 
 
@@ -312,7 +312,7 @@ def test_a_token_that_is_refused_is_said_once_and_shown(build: Build, hub: GitHu
 def test_what_happens_between_a_look_and_its_mark_is_not_hidden_by_it(build: Build, hub: GitHub) -> None:
     name = hub.notify(1)
 
-    def happens_again(_: Request) -> Answer | None:
+    def happens_again(_: HttpRequest) -> Answer | None:
         hub.clock = lambda: sentinel.clock.now + 5
         hub.notify(1, "mention")
         return None
@@ -335,7 +335,7 @@ def test_a_list_that_shifts_between_two_pages_loses_nothing(build: Build, hub: G
     for number in range(120):
         hub.notify(number)
 
-    def shifts(_: Request) -> Answer | None:
+    def shifts(_: HttpRequest) -> Answer | None:
         hub.threads[hub.unread()[-1]]["unread"] = False
         return None
 
@@ -420,7 +420,7 @@ def test_a_pull_request_that_a_person_has_just_opened_is_heard_though_a_bot_wrot
 def test_what_a_person_did_between_a_look_and_its_mark_is_not_hidden_by_a_bots_words(build: Build, hub: GitHub) -> None:
     hub.notify(1)
 
-    def happens_again(_: Request) -> Answer | None:
+    def happens_again(_: HttpRequest) -> Answer | None:
         hub.clock = lambda: sentinel.clock.now + 5
         hub.comment(1, "and that?", by="dana")
         hub.comment(1, "checks have run", by="codecov[bot]", is_bot=True)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kingdom.demo.standins.server import Answer, Request, StandIn, answer_json
+from kingdom.demo.standins.server import Answer, HttpRequest, StandIn, answer_json
 from tests.waiting import SOON
 
 
 class Echo(StandIn):
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: HttpRequest) -> Answer:
         match request.path:
             case "/cut":
                 return Answer(cut=True)

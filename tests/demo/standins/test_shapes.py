@@ -21,7 +21,7 @@ import pytest
 from kingdom.demo.standins import github, jira
 from kingdom.demo.standins.github import GitHub
 from kingdom.demo.standins.jira import Jira
-from kingdom.demo.standins.server import Request, StandIn
+from kingdom.demo.standins.server import HttpRequest, StandIn
 from kingdom.demo.standins.slack import Slack
 
 SHAPES: Mapping[str, Mapping[str, str]] = {
@@ -243,7 +243,9 @@ def asked(
     told = {} if body is None else {"content-type": "application/json"}
     headers = {"authorization": token, **told}
     shown = {name: [value] for name, value in (query or {}).items()}
-    answer = service.answer(Request(method, path, shown, headers, b"" if body is None else json.dumps(body).encode()))
+    answer = service.answer(
+        HttpRequest(method, path, shown, headers, b"" if body is None else json.dumps(body).encode())
+    )
     return json.loads(answer.body)
 
 

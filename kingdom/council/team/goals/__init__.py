@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from kingdom.base import tables
-from kingdom.council.team.goals.base import Goal, Part
+from kingdom.council.team.goals.base import Goal, GoalPart
 from kingdom.council.team.goals.repository import Repository
 
 GOALS = {
@@ -51,11 +51,11 @@ def tasks_of(kind: str, repository: Repository, workspace: str) -> list[dict[str
     parts = load(kind).parts(repository)
     tasks = [_task(kind, number, part, workspace) for number, part in enumerate(parts, start=1)]
     needed = [task["task_id"] for task in tasks]
-    whole = Part(WHOLE, load(kind).title, "writing")
+    whole = GoalPart(WHOLE, load(kind).title, "writing")
     return [*tasks, {**_task(kind, len(tasks) + 1, whole, workspace), "phase": 2, "dependencies": needed}]
 
 
-def _task(kind: str, number: int, part: Part, workspace: str) -> dict[str, Any]:
+def _task(kind: str, number: int, part: GoalPart, workspace: str) -> dict[str, Any]:
     file = load(kind).file if part.key == WHOLE else f"part-{number}.md"
     return {
         "task_id": f"task_{number:03d}",

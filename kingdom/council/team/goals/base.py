@@ -11,7 +11,7 @@ MOST_PARTS = 5
 """Of a goal that has a part for each folder."""
 
 
-class Part(NamedTuple):
+class GoalPart(NamedTuple):
     """One part of a deliverable, which one agent can make without the others."""
 
     key: str
@@ -27,7 +27,7 @@ class Goal(NamedTuple):
     file: str
     #: The goal is meant when all the words of one of these are said.
     words: tuple[tuple[str, ...], ...]
-    parts: Callable[[Repository], list[Part]]
+    parts: Callable[[Repository], list[GoalPart]]
     #: The lines of a part.
     facts: Callable[[Repository, str], list[str]]
     #: The heading of the whole.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from kingdom.council.team.goals.base import Goal, Part, is_in, keys_of
+from kingdom.council.team.goals.base import Goal, GoalPart, is_in, keys_of
 from kingdom.council.team.goals.repository import Repository, code, quoted
 
 SOURCES = (".py", ".js", ".ts", ".tsx", ".jsx", ".go", ".rs", ".rb", ".java", ".kt", ".c", ".cc", ".cpp", ".sh")
@@ -15,10 +15,10 @@ WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
 NO_MODULES = frozenset(("__init__", "__main__", "conftest", "setup", "index", "mod", "main"))
 
 
-def parts(repository: Repository) -> list[Part]:
+def parts(repository: Repository) -> list[GoalPart]:
     """Return a part for each folder with sources, the last one for all that are left."""
     keys = keys_of(map(_top, _sources(repository)))
-    return [Part(key, _title(key), "testing") for key in keys or [""]]
+    return [GoalPart(key, _title(key), "testing") for key in keys or [""]]
 
 
 def facts(repository: Repository, key: str) -> list[str]:

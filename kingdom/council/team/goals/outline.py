@@ -12,15 +12,15 @@ from contextlib import suppress
 from typing import Any
 
 from kingdom.base.words import count
-from kingdom.council.team.goals.base import Goal, Part
+from kingdom.council.team.goals.base import Goal, GoalPart
 from kingdom.council.team.goals.repository import Repository, code, quoted
 
 MOST = 12
 """Lines of a part."""
 
 
-def parts(_: Repository) -> list[Part]:
-    return [Part(key, title, skill) for key, (title, skill, _) in PARTS.items()]
+def parts(_: Repository) -> list[GoalPart]:
+    return [GoalPart(key, title, skill) for key, (title, skill, _) in PARTS.items()]
 
 
 def facts(repository: Repository, key: str) -> list[str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from kingdom.council.team.goals.base import Goal, Part, is_in, keys_of
+from kingdom.council.team.goals.base import Goal, GoalPart, is_in, keys_of
 from kingdom.council.team.goals.repository import Repository, code, quoted
 
 MARK = re.compile(r"(?<![\w-])(TODO|FIXME|XXX|HACK)(?![\w-])[:( ]?\s*(.*)")
 HERE = "."
 
 
-def parts(repository: Repository) -> list[Part]:
+def parts(repository: Repository) -> list[GoalPart]:
     """Return a part for each folder at the top, the last one for all that are left."""
     keys = keys_of(map(_top, repository.files))
-    return [Part(key, _title(key), "reading") for key in keys or [HERE]]
+    return [GoalPart(key, _title(key), "reading") for key in keys or [HERE]]
 
 
 def facts(repository: Repository, key: str) -> list[str]:
