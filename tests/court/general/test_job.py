@@ -408,11 +408,14 @@ def test_a_folder_that_cannot_be_listed_is_an_error_of_the_turn_and_time_runs_ou
 
 
 @pytest.mark.parametrize(
-    ("served", "silent", "ends"), [(29, 100, False), (31, 100, True), (31, 1, False), (59, 1, False), (61, 1, True)]
+    ("served", "silent", "ends"),
+    [(270, 100, False), (310, 100, True), (310, 1, False), (570, 1, False), (610, 1, True)],
 )
 def test_a_soldier_has_its_time_and_a_little_more_while_it_is_at_work(
     general: GeneralRig, clock: Clock, served: float, silent: float, ends: bool
 ) -> None:
+    general.manifest(timeout_seconds=300)
+    general.restart()
     general.runs(f"echo at work; {SLEEPS}")
     put(general.home, "tasks", "pending", **task())
     general.engine()
