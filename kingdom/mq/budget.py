@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that may take several turns: it yields where one may end, and returns what came of it."""
 
 MOST_CHANGES = 125
 """Also because the commit of so many, which no budget measures, takes 35 ms in a store of files and tables."""
@@ -15,9 +21,15 @@ class Budget:
     that all is done at last also where the machine is busy with other things."""
 
     def __init__(self, changes: int = MOST_CHANGES, seconds: float = MOST_SECONDS) -> None:
-        self._changes = changes
+        self._all = changes
         self._at_any_time = changes - LEAST_CHANGES
-        self._ends_at = time.perf_counter() + seconds
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin another turn."""
+        self._changes = self._all
+        self._ends_at = time.perf_counter() + self._seconds
 
     def spend(self, changes: int = 1) -> None:
         self._changes -= changes
@@ -25,3 +37,20 @@ class Budget:
     def is_left(self) -> bool:
         """Return whether one more change may be made."""
         return self._changes > 0 and (self._changes > self._at_any_time or time.perf_counter() < self._ends_at)
+
+
+def step(work: Steps[T]) -> T | None:
+    """Go on with work until a turn may end. Return what came of it; None: there is more to do."""
+    try:
+        next(work)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return None
+
+
+def all_at_once(work: Steps[T]) -> T:
+    """Do all of it in one turn."""
+    while (result := step(work)) is None:
+        pass
+    return result

@@ -48,8 +48,6 @@ class Call:
     request_id: str = ""
     #: Whether a manager that was killed before it could answer may have carried it out already.
     again: bool = False
-    #: For a call that takes several turns: what those before this one have done, as its NotYet said; first None.
-    done: Any = None
     #: What the client may do, of one that belongs to another user; None: everything.
     rights: Rights | None = None
 

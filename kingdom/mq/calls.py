@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kingdom.mq import message_format, names
-from kingdom.mq.budget import MOST_CHANGES, Budget
+from kingdom.mq.budget import MOST_CHANGES, Budget, Steps, step
 from kingdom.mq.call_fields import (
     ACKS,
     ARCHIVE,
@@ -53,7 +53,7 @@ from kingdom.mq.call_fields import (
     refuse_given,
     refuse_unknown,
 )
-from kingdom.mq.engine import Engine, Leased, Publishing
+from kingdom.mq.engine import Engine, Leased
 from kingdom.mq.engine import Published as Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
@@ -65,24 +65,16 @@ from kingdom.mq.stores.base import MOST_AT_ONCE
 Context = TypeVar("Context")
 
 OF_BATCH = "is that of the batch for each of its messages: leave it out, or publish to another queue by another call"
-COUNTED_AT_ONCE = 20_000
 LEASED_AT_ONCE = 250
-
-
-@dataclass(frozen=True, slots=True)
-class NotYet:
-    """The call goes on after the next commit; so far it has done this much."""
-
-    #: What its command wants to know of it: see Call.done.
-    done: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[Context]):
     """One row of a table of calls."""
 
-    #: Carries the call out in its context (the engine, or what a manager has besides) and returns the answer.
-    answer: Callable[[Context, Call], Data | NotYet]
+    #: Carries the call out in its context (the engine, or what a manager has besides) and returns the answer, or the
+    #: steps to it when it may take several turns.
+    answer: Callable[[Context, Call], Data | Steps[Data]]
     #: What the payload may hold, in the order of the manual.
     fields: tuple[Field[Any], ...] = ()
     #: Its other names.
@@ -100,47 +92,79 @@ class Command(Generic[Context]):
             rights.check(self.verb, {field.name: payload[field.name] for field in self.fields if field.name in payload})
 
 
+class Work(Generic[Context]):
+    """A call that is being carried out, over as many turns as it takes."""
+
+    __slots__ = ("_call", "_command", "_steps")
+
+    def __init__(self, command: Command[Context], call: Call) -> None:
+        self._command = command
+        self._call = call
+        self._steps: Steps[Data] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether there is more to do of what one turn has begun."""
+        return self._steps is not None
+
+    def go_on(self, context: Context) -> Data | None:
+        """Carry it out until a turn may end. Return the answer; None: there is more to do, after the next commit."""
+        if self._steps is None:
+            answer = self._command.answer(context, self._call)
+            if isinstance(answer, dict):
+                return answer
+            self._steps = answer
+        return step(self._steps)
+
+
 def publish(engine: Engine, call: Call) -> Data:
     return _stored(engine.publish(call[QUEUE], draft(call.payload), call.request_id, call.client))
 
 
-def publish_batch(engine: Engine, call: Call) -> Data | NotYet:
+def publish_batch(engine: Engine, call: Call) -> Steps[Data]:
     """Publish each message for itself: a bad one is refused in its place and does not stop the others."""
-    drafts, begun = call.done or _publishing(engine, call)
-    if not engine.publish_some(begun, Budget()):
-        return NotYet((drafts, begun))
-    stored = iter(begun.outcomes)
+    queue = call[QUEUE]
+    drafts = [
+        draft_or_refusal(message)
+        if message.get("queue") in (None, queue)
+        else InvalidRequest(field="queue", why=OF_BATCH)
+        for message in call[MESSAGES]
+    ]
+    good = [entry for entry in drafts if isinstance(entry, Draft)]
+    stored = iter((yield from engine.publishing(queue, good, call.request_id, call.client)))
     outcomes = [next(stored) if isinstance(entry, Draft) else entry for entry in drafts]
     return {"messages": [_failed(entry) if isinstance(entry, Refusal) else _stored(entry) for entry in outcomes]}
 
 
-def consume_next(engine: Engine, call: Call) -> Data | NotYet:
-    leased = _lease(engine, call, 1)
-    if not leased and engine.cut_short:
-        return NotYet(None)
-    return _delivered(leased[0]) if leased else NO_MESSAGE
+def consume_next(engine: Engine, call: Call) -> Steps[Data]:
+    while not (leased := _lease(engine, call, 1)):
+        if not engine.cut_short:
+            return NO_MESSAGE
+        yield
+    return _delivered(leased[0])
 
 
-def consume_batch(engine: Engine, call: Call) -> Data | NotYet:
+def consume_batch(engine: Engine, call: Call) -> Steps[Data]:
     """Hand out many: a bounded part in each turn, so that other calls need not wait long."""
-    limit, before = call[LIMIT], call.done or []
-    room = MOST_AT_ONCE - sum(len(one["message"]["payload"]) for one in before)
-    leased = _lease(engine, call, min(limit - len(before), LEASED_AT_ONCE), room)
-    delivered = [*before, *map(_delivered, leased)]
-    if engine.cut_short or (len(leased) == LEASED_AT_ONCE and len(delivered) < limit and room > 0):
-        return NotYet(delivered)
-    return {"messages": delivered} if delivered else NO_MESSAGES
+    limit, room = call[LIMIT], MOST_AT_ONCE
+    delivered: list[Data] = []
+    while True:
+        leased = _lease(engine, call, min(limit - len(delivered), LEASED_AT_ONCE), room)
+        delivered += map(_delivered, leased)
+        room -= sum(len(one.payload) for one in leased)
+        if not engine.cut_short and (len(leased) < LEASED_AT_ONCE or len(delivered) == limit or room <= 0):
+            return {"messages": delivered} if delivered else NO_MESSAGES
+        yield
 
 
-def ack(engine: Engine, call: Call) -> Data | NotYet:
+def ack(engine: Engine, call: Call) -> Steps[Data]:
     lease_id, consumer = holder(call)
     try:
-        if call.done is not None:
-            raise engine.why_not(call.done)
-        _check_holder(engine, call)
-        engine.ack(call[MESSAGE_KEY], lease_id, consumer, by_key(call))
-    except NotSeenYet as unseen:
-        return NotYet(unseen)
+        try:
+            _check_holder(engine, call)
+            engine.ack(call[MESSAGE_KEY], lease_id, consumer, by_key(call))
+        except NotSeenYet as unseen:
+            raise (yield from engine.why_not(unseen)) from None
     except MessageNotFound:
         if not call.again:
             raise
@@ -153,58 +177,49 @@ def _check_holder(engine: Engine, call: Call) -> None:
         raise LeaseMismatch(key=call[MESSAGE_KEY])
 
 
-def ack_batch(engine: Engine, call: Call) -> Data | NotYet:
+def ack_batch(engine: Engine, call: Call) -> Steps[Data]:
     """Acknowledge each message for itself: one that is refused does not stop the others."""
-    acks, budget = call[ACKS], Budget()
-    before: tuple[list[Data], Any] = call.done or ([], None)
-    results, done = before
-    while len(results) < len(acks):
+    budget, results = Budget(), list[Data]()
+    for entry in call[ACKS]:
         if not budget.is_left():
-            return NotYet((results, done))
+            yield
+            budget.renew()
         budget.spend()
-        result = _result_of_ack(engine, acks[len(results)], call, done)
-        if isinstance(result, NotYet):
-            return NotYet((results, result.done))
-        results.append(result)
-        done = None
+        try:
+            yield from ack(engine, Call(entry, call.client, call.request_id, call.again, call.rights))
+            results.append({"messageKey": entry["messageKey"], "ok": True})
+        except Refusal as refusal:
+            results.append({"messageKey": entry.get("messageKey"), "ok": False, "error": refused(refusal)})
     return {"results": results}
 
 
-def nack(engine: Engine, call: Call) -> Data | NotYet:
+def nack(engine: Engine, call: Call) -> Steps[Data]:
     lease_id, consumer = holder(call)
     reason, requeue = call[REASON], call[REQUEUE]
     key = call[MESSAGE_KEY]
-    before: Any = call.done or (None, None)
-    refused, search = before
-    if search is None:
+    try:
         try:
-            if refused is not None:
-                raise engine.why_not(refused)
             _check_holder(engine, call)
             engine.nack(key, lease_id, consumer, reason, requeue, by_key(call))
-            return {}
         except NotSeenYet as unseen:
-            return NotYet((unseen, None))
-        except Refusal as refusal:
-            if not call.again:
-                raise
-            refused, search = refusal, engine.search(key)
-    if not search.go_on(Budget()):
-        return NotYet((refused, search))
-    if engine.was_given_back(search, lease_id):
-        return {}
-    raise refused
+            raise (yield from engine.why_not(unseen)) from None
+    except Refusal:
+        if not call.again:
+            raise
+        search = engine.search(key)
+        yield from search.through()
+        if not engine.was_given_back(search, lease_id):
+            raise
+    return {}
 
 
-def extend_lease(engine: Engine, call: Call) -> Data | NotYet:
+def extend_lease(engine: Engine, call: Call) -> Steps[Data]:
     lease_id, consumer = holder(call)
     try:
-        if call.done is not None:
-            raise engine.why_not(call.done)
         _check_holder(engine, call)
         return {"leaseUntil": engine.extend(call[MESSAGE_KEY], lease_id, call[VISIBILITY], consumer)}
     except NotSeenYet as unseen:
-        return NotYet(unseen)
+        raise (yield from engine.why_not(unseen)) from None
 
 
 def status(engine: Engine, call: Call) -> Data:
@@ -251,14 +266,11 @@ def queues(engine: Engine, call: Call) -> Data:
     }
 
 
-def peek(engine: Engine, call: Call) -> Data | NotYet:
+def peek(engine: Engine, call: Call) -> Steps[Data]:
     """Show what comes next, or the dead letters, without taking it: a bounded part in each turn."""
     queue = call[QUEUE]
-    look = engine.looking_at_dead if call[DEAD_LETTERS] else engine.looking
-    begun = call.done or look(queue, call[PEEK_LIMIT])
-    if not engine.look_at_some(begun, Budget()):
-        return NotYet(begun)
-    return {"queue": queue, "messages": [_waiting(message) for message in begun.seen]}
+    seen = yield from engine.looking(queue, call[PEEK_LIMIT], call[DEAD_LETTERS])
+    return {"queue": queue, "messages": [_waiting(message) for message in seen]}
 
 
 def pause(engine: Engine, call: Call) -> Data:
@@ -271,29 +283,28 @@ def resume(engine: Engine, call: Call) -> Data:
     return {}
 
 
-def purge(engine: Engine, call: Call) -> Data | NotYet:
+def purge(engine: Engine, call: Call) -> Steps[Data]:
     """Delete what waits, or the dead letters: a bounded part in each turn, so that other calls need not wait long."""
     refuse_unknown(call, PURGE, also=("yes",))
-    queue = call[QUEUE]
+    queue, purged = call[QUEUE], 0
     if not call[DEAD_LETTERS]:
         refuse_given(call, (OLDER_THAN, ARCHIVE), "applies to dead letters alone: give it with dlq, or leave it out")
-    before = call.done or 0
-    if call[DEAD_LETTERS]:
-        purged = engine.dead_letters.purge(queue, call[OLDER_THAN], call[ARCHIVE])
-    else:
-        purged = engine.purge(queue)
-    done = before + purged
-    return {"queue": queue, "purged": done} if purged < MOST_CHANGES else NotYet(done)
+    while True:
+        if call[DEAD_LETTERS]:
+            part = engine.dead_letters.purge(queue, call[OLDER_THAN], call[ARCHIVE])
+        else:
+            part = engine.purge(queue)
+        purged += part
+        if part < MOST_CHANGES:
+            return {"queue": queue, "purged": purged}
+        yield
 
 
-def delete_queue(engine: Engine, call: Call) -> Data | NotYet:
+def delete_queue(engine: Engine, call: Call) -> Steps[Data]:
     """Delete a queue and all that it holds: a bounded part in each turn."""
     refuse_unknown(call, (QUEUE,), also=("yes",))
     queue = call[QUEUE]
-    begun = call.done or engine.removal.deleting(queue)
-    if not engine.removal.delete_some(begun, Budget()):
-        return NotYet(begun)
-    return {"queue": queue, "deleted": begun.deleted}
+    return {"queue": queue, "deleted": (yield from engine.removal.delete_queue(queue))}
 
 
 def delete_policy(engine: Engine, call: Call) -> Data:
@@ -304,73 +315,75 @@ def delete_policy(engine: Engine, call: Call) -> Data:
     return {"queue": queue, "policy": engine.queues.get(queue).policy.to_json()}
 
 
-def delete_message(engine: Engine, call: Call) -> Data | NotYet:
+def delete_message(engine: Engine, call: Call) -> Steps[Data]:
     """Delete one message; it is looked for among a bounded part in each turn."""
     refuse_unknown(call, (MESSAGE_KEY,))
     key = call[MESSAGE_KEY]
-    search = call.done or engine.search(key)
     try:
-        if not engine.removal.delete(search, Budget()):
-            return NotYet(search)
+        yield from _delete(engine, key)
     except MessageNotFound:
         if not call.again:
             raise
     return {"messageKey": key, "deleted": True}
 
 
-def move(engine: Engine, call: Call) -> Data | NotYet:
+def _delete(engine: Engine, key: str) -> Steps[None]:
+    search = engine.search(key)
+    while not engine.removal.delete(search, Budget()):
+        yield
+
+
+def move(engine: Engine, call: Call) -> Steps[Data]:
     """Move what waits in a queue to another one: a bounded part in each turn."""
     refuse_unknown(call, (QUEUE, TO, NO_MORE_THAN))
     queue, to = call[QUEUE], call[TO]
-    begun = call.done or engine.moving.moving(queue, to, call[NO_MORE_THAN])
-    if not engine.moving.move_some(begun, Budget(), engine.clock()):
-        return NotYet(begun)
-    return {"queue": queue, "to": to, "moved": begun.moved, "refused": begun.given_back}
+    moved, given_back = yield from engine.moving.move(queue, to, call[NO_MORE_THAN])
+    return {"queue": queue, "to": to, "moved": moved, "refused": given_back}
 
 
-def hand_over(engine: Engine, call: Call) -> Data | NotYet:
+def hand_over(engine: Engine, call: Call) -> Steps[Data]:
     """Hold what comes next for somebody who takes it to another store."""
     queue, holder = call[QUEUE], call[HOLDER]
-    offered = engine.handover.offer(queue, holder, call[LIMIT], engine.clock())
-    if not offered and engine.handover.cut_short:
-        return NotYet(None)
+    while not (offered := engine.handover.offer(queue, holder, call[LIMIT], engine.clock())):
+        if not engine.handover.cut_short:
+            break
+        yield
     others = engine.handover.held_by_others(queue, holder)
     return {"queue": queue, "messages": [_waiting(message) for message in offered], "heldByOthers": others}
 
 
-def handed_over(engine: Engine, call: Call) -> Data | NotYet:
+def handed_over(engine: Engine, call: Call) -> Steps[Data]:
     """Drop what has arrived in another store, a bounded part in each turn; at the end, give back the rest."""
     refuse_unknown(call, (HOLDER, MESSAGE_KEYS, END))
-    holder, keys, now = call[HOLDER], call[MESSAGE_KEYS], engine.clock()
-    budget, (at, dropped, search) = Budget(), call.done or (0, 0, None)
-    while at < len(keys):
+    holder, budget, dropped = call[HOLDER], Budget(), 0
+    for key in call[MESSAGE_KEYS]:
         if not budget.is_left():
-            return NotYet((at, dropped, search))
+            yield
+            budget.renew()
         budget.spend()
-        was_here = None if search is not None else engine.handover.drop(holder, keys[at], now)
+        was_here = engine.handover.drop(holder, key, engine.clock())
         if was_here is None:
-            search = search or engine.search(keys[at])
             try:
-                if not engine.removal.delete(search, budget):
-                    continue
+                yield from _delete(engine, key)
                 was_here = True
             except Refusal:
                 was_here = False
         dropped += was_here
-        at, search = at + 1, None
-    if call[END] and not engine.handover.end(holder, now, budget):
-        return NotYet((at, dropped, search))
+    while call[END] and not engine.handover.end(holder, engine.clock(), budget):
+        yield
+        budget.renew()
     return {"dropped": dropped}
 
 
-def take_over(engine: Engine, call: Call) -> Data | NotYet:
+def take_over(engine: Engine, call: Call) -> Steps[Data]:
     """Take what another store hands over, each message once however often it comes: a bounded part in each turn."""
-    queue, entries, taken, budget = call[QUEUE], call[MESSAGES], call.done or [], Budget()
-    while len(taken) < len(entries):
+    queue, taken, budget = call[QUEUE], list[Data](), Budget()
+    for entry in call[MESSAGES]:
         if not budget.is_left():
-            return NotYet(taken)
+            yield
+            budget.renew()
         budget.spend()
-        taken.append(_taken(engine, queue, entries[len(taken)]))
+        taken.append(_taken(engine, queue, entry))
     return {"messages": taken}
 
 
@@ -388,12 +401,9 @@ def _taken(engine: Engine, queue: str, entry: Payload) -> Data:
         return _failed(refusal)
 
 
-def list_dlq(engine: Engine, call: Call) -> Data | NotYet:
+def list_dlq(engine: Engine, call: Call) -> Steps[Data]:
     queue = call[QUEUE]
-    begun = call.done or engine.dead_letters.listing(queue, call[LIMIT])
-    if not engine.dead_letters.list_some(begun, Budget()):
-        return NotYet(begun)
-    letters = begun.found
+    letters = yield from engine.dead_letters.listing(queue, call[LIMIT])
     return {
         "queue": queue,
         "count": len(letters),
@@ -413,51 +423,40 @@ def list_dlq(engine: Engine, call: Call) -> Data | NotYet:
     }
 
 
-def dlq_stats(engine: Engine, call: Call) -> Data | NotYet:
+def dlq_stats(engine: Engine, call: Call) -> Steps[Data]:
     queue = call[QUEUE]
-    begun = call.done or engine.dead_letters.counting(queue, call[SINCE])
-    if not engine.dead_letters.count_some(begun, Budget(COUNTED_AT_ONCE)):
-        return NotYet(begun)
-    return {"queue": queue, "reasons": dict(begun.found)}
+    return {"queue": queue, "reasons": (yield from engine.dead_letters.counting(queue, call[SINCE]))}
 
 
-def reprocess_dlq(engine: Engine, call: Call) -> Data | NotYet:
+def reprocess_dlq(engine: Engine, call: Call) -> Steps[Data]:
     """Put one dead letter back to work, or those of a queue that fit: a bounded part in each turn."""
     if _is_one(call.payload):
-        key = call[MESSAGE_KEY]
-        refuse_given(call, SELECTION, "applies to the dead letters of a queue: leave it out, or messageKey")
-        if call.payload.get("queue") not in (None, names.queue_of_key(key)):
-            raise InvalidRequest(field="queue", why=f"is not the queue of {key!r}; leave it out")
-        return _put_one_back(engine, call, key)
+        return (yield from _put_one_back(engine, call))
     if "queue" not in call.payload:
         raise InvalidRequest(field="messageKey", why="is missing; give it, or a queue whose dead letters are meant")
     refuse_unknown(call, (MESSAGE_KEY, QUEUE, *SELECTION))
     queue = call[QUEUE]
-    letters = engine.dead_letters
     until, older_than = call[UNTIL], call[OLDER_THAN]
-    begun = call.done or letters.reprocessing(
-        queue, call[REASON_CODE], until or engine.clock() - older_than, call[NO_MORE_THAN]
-    )
-    if not letters.reprocess_some(begun, Budget()):
-        return NotYet(begun)
-    keys = begun.keys[:LARGEST_BATCH]
-    return {"queue": queue, "reprocessed": True, "count": len(begun.keys), "until": begun.until, "messageKeys": keys}
+    until = until or engine.clock() - older_than
+    keys = yield from engine.dead_letters.reprocessing(queue, call[REASON_CODE], until, call[NO_MORE_THAN])
+    few = keys[:LARGEST_BATCH]
+    return {"queue": queue, "reprocessed": True, "count": len(keys), "until": until, "messageKeys": few}
 
 
-def _put_one_back(engine: Engine, call: Call, key: str) -> Data | NotYet:
-    before: Any = call.done or (None, None)
-    refused, search = before
-    if search is None:
-        try:
-            engine.dead_letters.reprocess(key)
-        except DeadLetterNotFound as refusal:
-            if not call.again:
-                raise
-            refused, search = refusal, engine.search(key)
-    if search is not None and not search.go_on(Budget()):
-        return NotYet((refused, search))
-    if search is not None and not engine.is_at_work(search):
-        raise refused
+def _put_one_back(engine: Engine, call: Call) -> Steps[Data]:
+    key = call[MESSAGE_KEY]
+    refuse_given(call, SELECTION, "applies to the dead letters of a queue: leave it out, or messageKey")
+    if call.payload.get("queue") not in (None, names.queue_of_key(key)):
+        raise InvalidRequest(field="queue", why=f"is not the queue of {key!r}; leave it out")
+    try:
+        engine.dead_letters.reprocess(key)
+    except DeadLetterNotFound:
+        if not call.again:
+            raise
+        search = engine.search(key)
+        yield from search.through()
+        if not engine.is_at_work(search):
+            raise
     return {"messageKey": key, "reprocessed": True}
 
 
@@ -531,31 +530,9 @@ def leases_in(answer: Data) -> list[Data]:
     return [part["lease"] for part in (answer, *answer.get("messages", ())) if "lease" in part]
 
 
-def _publishing(engine: Engine, call: Call) -> tuple[list[Draft | Refusal], Publishing]:
-    queue = call[QUEUE]
-    drafts = [
-        draft_or_refusal(message)
-        if message.get("queue") in (None, queue)
-        else InvalidRequest(field="queue", why=OF_BATCH)
-        for message in call[MESSAGES]
-    ]
-    good = [entry for entry in drafts if isinstance(entry, Draft)]
-    return drafts, engine.publishing(queue, good, call.request_id, call.client)
-
-
 def _lease(engine: Engine, call: Call, limit: int, room: int = MOST_AT_ONCE) -> list[Leased]:
     WAIT.read(call.payload)  # refused also when nobody has to wait
     return engine.lease(call[QUEUE], call.consumer, limit, call[VISIBILITY], room)
-
-
-def _result_of_ack(engine: Engine, entry: Payload, call: Call, done: Any) -> Data | NotYet:
-    try:
-        answer = ack(engine, Call(entry, call.client, call.request_id, call.again, done, call.rights))
-    except Refusal as refusal:
-        return {"messageKey": entry.get("messageKey"), "ok": False, "error": refused(refusal)}
-    if isinstance(answer, NotYet):
-        return answer
-    return {"messageKey": entry["messageKey"], "ok": True}
 
 
 def _stored(stored: Stored) -> Data:

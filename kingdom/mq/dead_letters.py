@@ -1,20 +1,15 @@
-"""The dead letters: listed, counted, handed out, put back to work, set apart, cleared away.
-
-What may take longer than a turn may has three forms: `listing` begins it, `list_some` does a part of it within a
-budget, and `listed` does all of it at once. So have counting and reprocessing.
-"""
+"""The dead letters: listed, counted, handed out, put back to work, set apart, cleared away."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
 from kingdom.mq import message_format, names
-from kingdom.mq.budget import MOST_CHANGES, Budget
+from kingdom.mq.budget import MOST_CHANGES, Budget, Steps, all_at_once
 from kingdom.mq.errors import DeadLetterNotFound, ValidationFailed
 from kingdom.mq.failures import Log
 from kingdom.mq.message_format import MalformedBody
@@ -26,6 +21,7 @@ from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
 from kingdom.mq.timers import Timers
 
 NO_LIMIT = 1 << 40
+COUNTED_AT_ONCE = 20_000
 
 
 class DeadLetter(NamedTuple):
@@ -46,65 +42,22 @@ class DeadLetter(NamedTuple):
     record: str
 
 
-@dataclass(slots=True)
-class Walk:
-    """Goes through dead letters from the oldest on, over several turns, whatever becomes of them meanwhile."""
-
-    #: What is left to go through: queues, each with an ordered set of its dead letters.
-    lines: list[tuple[QueueState, OrderedNames]]
-    #: The last one of the first line that was looked at; its name is turned, so that it begins with its time.
-    looked_at: str = ""
-    #: From where on every line is gone through.
-    begin: str = ""
-
-    def go_on(self, budget: Budget) -> Iterator[tuple[QueueState, str]]:
-        """Yield the next ones, as many as the budget allows. All have been looked at when no line is left."""
-        while self.lines:
-            source, line = self.lines[0]
-            following = line.after(self.looked_at, 64)
-            if not following:
-                self.lines, self.looked_at = self.lines[1:], self.begin
+def _walk(
+    lines: Iterable[tuple[QueueState, OrderedNames]], budget: Budget, begin: str = ""
+) -> Iterator[tuple[QueueState, str] | None]:
+    """Yield the dead letters in these ordered sets from `begin` on, whatever becomes of them meanwhile; None where a
+    turn ends."""
+    for source, line in lines:
+        looked_at = begin
+        while following := line.after(looked_at, 64):
             for turned in following:
-                if not budget.is_left():
-                    return
-                budget.spend()
-                self.looked_at = turned
+                looked_at = turned  # a turned name begins with its time
                 yield source, names.rank_first(turned)
-
-
-@dataclass(slots=True)
-class Counting:
-    """Dead letters of late that are being counted."""
-
-    walk: Walk
-    found: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(slots=True)
-class Listing:
-    """Dead letters that are being read."""
-
-    waiting: Iterator[tuple[QueueState, str]]
-    #: For how many more characters of reasons there is room.
-    room: int = MOST_AT_ONCE
-    found: list[DeadLetter] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Reprocessing:
-    """Dead letters on their way back to work."""
-
-    walk: Walk
-    #: Empty: for whatever reason.
-    reason_code: str
-    #: Those that died later stay.
-    until: int
-    limit: int
-    #: The keys of those that are back.
-    keys: list[str] = field(default_factory=list)
-
-    def fits(self, name: str) -> bool:
-        return names.due_of(name) <= self.until and self.reason_code in ("", names.reason_of(name))
+                budget.spend()
+                if not budget.is_left():
+                    yield None
+                    budget.renew()
+                    break  # those that follow may have gone
 
 
 class DeadLetters:
@@ -123,34 +76,31 @@ class DeadLetters:
     def listed(self, queue: str, limit: int = 100) -> list[DeadLetter]:
         """Return up to `limit` dead letters of a queue, those that died first at the head; no more than MOST_AT_ONCE
         characters of reasons but for the last of them."""
-        begun = self.listing(queue, limit)
-        while not self.list_some(begun, Budget()):
-            pass
-        return begun.found
+        return all_at_once(self.listing(queue, limit))
 
-    def listing(self, queue: str, limit: int) -> Listing:
-        """Begin to list them."""
+    def listing(self, queue: str, limit: int = 100, budget: Budget | None = None) -> Steps[list[DeadLetter]]:
+        """Do the same, a part in each turn."""
         if not self._queues.is_seen(queue):
             self._queues.check_unseen(queue)
-            return Listing(iter(()))
+            return []
         sources = self._queues.with_dead_letters(queue)
-        return Listing(iter(list(islice(((source, name) for source in sources for name in source.all_dead()), limit))))
-
-    def list_some(self, begun: Listing, budget: Budget) -> bool:
-        """List more of them, as many as the budget allows. Return whether all are listed."""
-        while budget.is_left():
+        budget, found, room = budget or Budget(), list[DeadLetter](), MOST_AT_ONCE
+        dead = islice(((source, name) for source in sources for name in source.all_dead()), limit)
+        for queue_state, name in list(dead):
+            if not budget.is_left():
+                yield
+                budget.renew()
             budget.spend()
-            dead = next(begun.waiting, None) if begun.room > 0 else None
-            if dead is None:
-                return True
-            source, name = dead
             try:
-                begun.found.append(self._described(source, name))
-                begun.room -= len(begun.found[-1].message)
+                found.append(self._described(queue_state, name))
             except MessageGone:
-                if source.dead.get(name[names.MESSAGE_ID]) == name:  # a person took it away
-                    source.remove_dead(name)
-        return False
+                if queue_state.dead.get(name[names.MESSAGE_ID]) == name:  # a person took it away
+                    queue_state.remove_dead(name)
+                continue
+            room -= len(found[-1].message)
+            if room <= 0:
+                break
+        return found
 
     def _described(self, queue: QueueState, name: str) -> DeadLetter:
         try:
@@ -170,29 +120,25 @@ class DeadLetters:
 
     def counts(self, queue: str, since_ms: int = 0) -> dict[str, int]:
         """Return how many there are per reason: of all that lie there, or of those of the last `since_ms`."""
-        begun = self.counting(queue, since_ms)
-        while not self.count_some(begun, Budget()):
-            pass
-        return dict(begun.found)
+        return all_at_once(self.counting(queue, since_ms))
 
-    def counting(self, queue: str, since_ms: int = 0) -> Counting:
-        """Begin to count them."""
+    def counting(self, queue: str, since_ms: int = 0, budget: Budget | None = None) -> Steps[dict[str, int]]:
+        """Do the same, a part in each turn."""
         sources = self._queues.with_dead_letters(queue)
-        if since_ms:
-            since = f"{self._clock() - since_ms:013d}"
-            lines = [
-                (source, line)
-                for source in sources
-                for line in (source.dead_in_line, source.dead_returned, source.dead_apart)
-            ]
-            return Counting(Walk(lines, since, since))
-        return Counting(Walk([]), sum((source.dead_reasons for source in sources), Counter()))
-
-    def count_some(self, begun: Counting, budget: Budget) -> bool:
-        """Count more of them, as many as the budget allows. Return whether all are counted."""
-        for _, name in begun.walk.go_on(budget):
-            begun.found[names.reason_of(name)] += 1
-        return not begun.walk.lines
+        found: Counter[str] = Counter()
+        if not since_ms:
+            return dict(sum((source.dead_reasons for source in sources), found))
+        lines = (
+            (source, line)
+            for source in sources
+            for line in (source.dead_in_line, source.dead_returned, source.dead_apart)
+        )
+        for dead in _walk(lines, budget or Budget(COUNTED_AT_ONCE), f"{self._clock() - since_ms:013d}"):
+            if dead is None:
+                yield
+            else:
+                found[names.reason_of(dead[1])] += 1
+        return dict(found)
 
     def take_first(self, sources: Sequence[QueueState], now: int = NEVER) -> tuple[QueueState, str] | None:
         """Remove and return the one that died first, to be leased; the quarantined stay where they are, and those that
@@ -216,27 +162,29 @@ class DeadLetters:
             raise ValidationFailed(queue=queue.name, why=f"{key} stays a dead letter: {error.why}") from None
         return key
 
-    def reprocessing(self, queue: str, reason_code: str, until: int, limit: int = 0) -> Reprocessing:
-        """Begin to put back all that had died by then but the quarantined, or those that fit."""
+    def reprocessing(
+        self, queue: str, reason_code: str, until: int, limit: int = 0, budget: Budget | None = None
+    ) -> Steps[list[str]]:
+        """Put back all that had died by then but the quarantined, or those that fit, a part in each turn. Return their
+        keys."""
         sources = self._queues.with_dead_letters(queue)
-        lines = [(source, line) for source in sources for line in (source.dead_in_line, source.dead_returned)]
-        return Reprocessing(Walk(lines), reason_code, until, limit or NO_LIMIT)
-
-    def reprocess_some(self, begun: Reprocessing, budget: Budget) -> bool:
-        """Put more of them back, as many as the budget allows. Return whether all are done."""
-        for source, name in begun.walk.go_on(budget):
-            if begun.fits(name) and self._could_revive(source, name):
-                begun.keys.append(names.key_of(source.name, name))
-                if len(begun.keys) >= begun.limit:
-                    return True
-        return not begun.walk.lines
+        lines = ((source, line) for source in sources for line in (source.dead_in_line, source.dead_returned))
+        keys: list[str] = []
+        for dead in _walk(lines, budget or Budget()):
+            if dead is None:
+                yield
+                continue
+            source, name = dead
+            fits = names.due_of(name) <= until and reason_code in ("", names.reason_of(name))
+            if fits and self._could_revive(source, name):
+                keys.append(names.key_of(source.name, name))
+                if len(keys) == limit:
+                    break
+        return keys
 
     def reprocess_all(self, queue: str, reason_code: str = "", older_than_ms: int = 0, limit: int = 0) -> list[str]:
         """Put back all but the quarantined, or those that fit, in one go. Returns their keys."""
-        begun = self.reprocessing(queue, reason_code, self._clock() - older_than_ms, limit)
-        while not self.reprocess_some(begun, Budget()):
-            pass
-        return begun.keys
+        return all_at_once(self.reprocessing(queue, reason_code, self._clock() - older_than_ms, limit))
 
     def quarantine(self, key: str, on: bool = True) -> None:
         """Set one apart, so that bulk commands and consumers leave it alone; or give it free again."""

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kingdom.base import tables
 from kingdom.base.disk.lock import Lock
 from kingdom.mq import message_format, names
-from kingdom.mq.budget import MOST_CHANGES, Budget
+from kingdom.mq.budget import MOST_CHANGES, Budget, Steps, all_at_once
 from kingdom.mq.dead_letters import DeadLetters
 from kingdom.mq.deduplication import Deduplication, Remembered, Request
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal, StoreError, ValidationFailed
@@ -86,29 +85,6 @@ class Leased(NamedTuple):
         return message_format.header(self.body)
 
 
-@dataclass(slots=True)
-class Publishing:
-    """A batch on its way into a queue, over as many turns as it takes."""
-
-    queue: str
-    drafts: Sequence[Draft]
-    request: Request | None
-    #: The ids that the same request led to before.
-    known: tuple[str, ...] | None
-    #: One for each draft so far.
-    outcomes: list[Published | Refusal] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Looking:
-    """Messages that are being read without being handed out."""
-
-    waiting: Iterator[tuple[QueueState, str]]
-    #: For how many more characters there is room.
-    room: int = MOST_AT_ONCE
-    seen: list[Waiting] = field(default_factory=list)
-
-
 def open_engine(
     config: StoreConfig,
     *,
@@ -159,7 +135,7 @@ class Engine:
         self._dead_letters = DeadLetters(store, self._queues, self._timers, self._ids, clock, log)
         self._removal = Removal(store, self._queues, self._leases, self.commit, self._distrust_memory)
         self._handover = Handover(store, self._queues, self._timers, self._dead_letters)
-        self._moving = Moving(store, self._queues, self._timers, self._dead_letters, self._ids)
+        self._moving = Moving(store, self._queues, self._timers, self._dead_letters, self._ids, clock)
         self._dedup = Deduplication(store)
         self._by_name = self._queues.by_name
         #: Whether the last `lease` ended before it had seen all that waits: very much of it had expired.
@@ -237,43 +213,43 @@ class Engine:
         self, queue: str, drafts: Sequence[Draft], request_id: str = "", client: str = ""
     ) -> list[Published | Refusal]:
         """Add messages and return an outcome for each: one that is refused does not stop the others."""
-        begun = self.publishing(queue, drafts, request_id, client)
-        while not self.publish_some(begun, Budget()):
-            pass
-        return begun.outcomes
+        return all_at_once(self.publishing(queue, drafts, request_id, client))
 
-    def publishing(self, queue: str, drafts: Sequence[Draft], request_id: str = "", client: str = "") -> Publishing:
-        """Begin to add messages."""
+    def publishing(
+        self, queue: str, drafts: Sequence[Draft], request_id: str, client: str, budget: Budget | None = None
+    ) -> Steps[list[Published | Refusal]]:
+        """Do the same, a part in each turn."""
         self._ensure_loaded()
         request = Request.of(client, queue, request_id, drafts) if request_id else None
         known = self._dedup.ids_of_request(request, len(drafts)) if request else None
-        return Publishing(queue, drafts, request, known)
-
-    def publish_some(self, begun: Publishing, budget: Budget) -> bool:
-        """Go on with it, as far as the budget allows. Return whether all is done."""
-        self._ensure_loaded()
-        outcomes = begun.outcomes
-        start = len(outcomes)
+        budget = budget or Budget()
+        outcomes: list[Published | Refusal] = []
+        remembered = 0
         try:
-            while len(outcomes) < len(begun.drafts):
+            for index, draft in enumerate(drafts):
                 if not budget.is_left():
-                    return False
+                    remembered = self._remember_part(queue, request, outcomes, remembered)
+                    yield
+                    budget.renew()
                 budget.spend()
-                index = len(outcomes)
                 try:
-                    outcomes.append(self._publish(begun.queue, begun.drafts[index], begun.request, index, begun.known))
+                    outcomes.append(self._publish(queue, draft, request, index, known))
                 except Refusal as refusal:
                     outcomes.append(refusal)
         finally:
             # Also when the disk fails half-way: asked again, the batch goes on where it stopped.
-            self._remember_part(begun, start)
-        return True
+            self._remember_part(queue, request, outcomes, start=remembered)
+        return outcomes
 
-    def _remember_part(self, begun: Publishing, start: int) -> None:
-        part = begun.outcomes[start:]
-        if begun.request and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in part):
+    def _remember_part(
+        self, queue: str, request: Request | None, outcomes: Sequence[Published | Refusal], start: int
+    ) -> int:
+        """Remember what came of a request from `start` on. Return how many outcomes it has by now."""
+        part = outcomes[start:]
+        if request and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in part):
             ids = ("" if isinstance(outcome, Refusal) else outcome.message_id for outcome in part)
-            self._dedup.note_request(begun.queue, begun.request, (*[""] * start, *ids), self.clock())
+            self._dedup.note_request(queue, request, (*[""] * start, *ids), self.clock())
+        return len(outcomes)
 
     def _publish(
         self,
@@ -526,10 +502,11 @@ class Engine:
         now = self.clock()
         self._failures.give_back(self._leases.held(key, lease_id, "", now), now)
 
-    def why_not(self, unseen: NotSeenYet) -> Refusal:
-        """Search on for the message of a lease that cannot be ended. Return why; NotSeenYet: there is more to do."""
-        self._ensure_loaded()
-        return self._leases.why_not(unseen.search, unseen.lease_id)
+    def why_not(self, unseen: NotSeenYet) -> Steps[Refusal]:
+        """Search on for the message of a lease that cannot be ended, and return why."""
+        while isinstance(refusal := self._leases.why_not(unseen.search, unseen.lease_id), NotSeenYet):
+            yield
+        return refusal
 
     def is_held_by_another(self, key: str, consumer: str) -> bool:
         """Return whether a message is out on a lease of another consumer than this one."""
@@ -627,39 +604,37 @@ class Engine:
     def peek(self, queue: str, limit: int = 10, dead: bool = False) -> list[Waiting]:
         """Return the messages that come next, or the dead letters, without handing them out; no more than MOST_AT_ONCE
         characters but for the last of them."""
-        begun = self.looking_at_dead(queue, limit) if dead else self.looking(queue, limit)
-        while not self.look_at_some(begun, Budget()):
-            pass
-        return begun.seen
+        return all_at_once(self.looking(queue, limit, dead))
 
-    def looking(self, queue: str, limit: int) -> Looking:
-        """Begin to read the messages that come next."""
-        own, sources = self.queues.sources(queue)
-        now = self.clock()
-        if own is not None and own.next_release <= now:
-            self._timers.release_due(own, now)
-        waiting = ((own, name) for name in own.first(limit)) if own is not None else ()
-        return _looking(chain(waiting, _dead_of(sources)), limit)
-
-    def looking_at_dead(self, queue: str, limit: int) -> Looking:
-        """Begin to read the dead letters of a queue, those that died first at the head."""
-        return _looking(_dead_of(self.queues.with_dead_letters(queue)), limit)
-
-    def look_at_some(self, begun: Looking, budget: Budget) -> bool:
-        """Go on with it, as far as the budget allows. Return whether all is done."""
-        now = self.clock()
-        while budget.is_left():
+    def looking(self, queue: str, limit: int, dead: bool = False, budget: Budget | None = None) -> Steps[list[Waiting]]:
+        """Do the same, a part in each turn."""
+        budget, seen, room = budget or Budget(), list[Waiting](), MOST_AT_ONCE
+        for source, name in list(islice(self._next_ones(queue, limit, dead), limit)):
+            if not budget.is_left():
+                yield
+                budget.renew()
             budget.spend()
-            found = next(begun.waiting, None) if begun.room > 0 else None
-            if found is None:
-                return True
-            queue, name = found
-            message = Waiting.read(self.store, queue.name, name, now)
+            now = self.clock()
+            message = Waiting.read(self.store, source.name, name, now)
             if message is not None:
                 created = self._wall_watch.as_told_now(message.created_at, now)
-                begun.seen.append(message._replace(created_at=created))
-                begun.room -= len(message.payload) + len(message.attributes)
-        return False
+                seen.append(message._replace(created_at=created))
+                room -= len(message.payload) + len(message.attributes)
+                if room <= 0:
+                    break
+        return seen
+
+    def _next_ones(self, queue: str, limit: int, dead: bool) -> Iterator[tuple[QueueState, str]]:
+        """Yield the messages that come next, then the dead letters, those that died first at the head."""
+        if dead:
+            own, sources = None, self.queues.with_dead_letters(queue)
+        else:
+            own, sources = self.queues.sources(queue)
+        if own is not None:
+            if own.next_release <= self.clock():
+                self._timers.release_due(own, self.clock())
+            yield from ((own, name) for name in own.first(limit))
+        yield from ((source, name) for source in sources for name in source.all_dead())
 
     def purge(self, queue: str, limit: int = MOST_CHANGES) -> int:
         """Remove up to `limit` waiting messages, of a dead-letter queue the dead letters as well. Returns how many;
@@ -731,14 +706,6 @@ class Engine:
             self.store.close()
             if self._lock is not None:
                 self._lock.release()
-
-
-def _looking(found: Iterable[tuple[QueueState, str]], limit: int) -> Looking:
-    return Looking(iter(list(islice(found, limit))))
-
-
-def _dead_of(sources: Iterable[QueueState]) -> Iterator[tuple[QueueState, str]]:
-    return ((source, name) for source in sources for name in source.all_dead())
 
 
 _PLAIN = Draft("")[1:]

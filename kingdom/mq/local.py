@@ -17,7 +17,7 @@ from kingdom.base.home import config as home_config
 from kingdom.base.home.places import Places, find_home
 from kingdom.mq import configuration
 from kingdom.mq.call_fields import WAIT, Call
-from kingdom.mq.calls import CALLS, Command, NotYet, leases_in
+from kingdom.mq.calls import CALLS, Work, leases_in
 from kingdom.mq.configuration import Settings
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import Refusal, StoreError
@@ -52,11 +52,10 @@ def settings_of(path: Path | str | None = None, **config: Any) -> Settings:
 class _Asked:
     """A call of one thread."""
 
-    row: Command[Engine]
-    call: Call
+    work: Work[Engine]
     #: How often the engine had loaded the store when the last part of it was carried out.
     loads: int = 0
-    answer: Answer | NotYet | None = None
+    answer: Answer | None = None
     error: Exception | None = None
 
 
@@ -83,8 +82,9 @@ class Local(Calls):
         row = CALLS.get(command)
         if row is None:
             raise Usage(message=f"only a running manager knows its {command}")
-        asked = _Asked(row, Call(_as_travelled(command, payload), self.client_id, request_id or ""))
-        until = time.monotonic() + (asked.call[WAIT] / 1000 if row.nothing is not None else 0)
+        call = Call(_as_travelled(command, payload), self.client_id, request_id or "")
+        asked = _Asked(Work(row, call))
+        until = time.monotonic() + (call[WAIT] / 1000 if row.nothing is not None else 0)
         while True:
             arrivals = self._arrivals
             self._serve(asked)
@@ -92,11 +92,11 @@ class Local(Calls):
                 raise Refused(code=asked.error.code, text=str(asked.error)) from None
             if asked.error is not None:
                 raise asked.error
-            if isinstance(asked.answer, NotYet):
-                asked.call.done = asked.answer.done
-            elif row.nothing is None or asked.answer != row.nothing or not self._wait(arrivals, until):
-                assert asked.answer is not None
+            if asked.answer is None:
+                continue
+            if row.nothing is None or asked.answer != row.nothing or not self._wait(arrivals, until):
                 return asked.answer
+            asked = _Asked(Work(row, call))
 
     def _serve(self, asked: _Asked) -> None:
         if self._waits_for_disk:
@@ -111,13 +111,13 @@ class Local(Calls):
             try:
                 self._engine.sweep()
                 for asked in group:
-                    if asked.call.done is not None and asked.loads != self._engine.loads:
+                    if asked.work.has_begun and asked.loads != self._engine.loads:
                         store = type(self._engine.store).__name__
                         asked.error = StoreError(backend=store, action="go on with this call", why=FORGOTTEN)
                         continue
                     asked.loads = self._engine.loads
                     try:
-                        asked.answer = asked.row.answer(self._engine, asked.call)
+                        asked.answer = asked.work.go_on(self._engine)
                     except StoreError:
                         raise
                     except Exception as error:  # noqa: BLE001

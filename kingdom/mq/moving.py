@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 from kingdom.mq import message_format, names
-from kingdom.mq.budget import Budget
+from kingdom.mq.budget import Budget, Steps
 from kingdom.mq.dead_letters import DeadLetters
 from kingdom.mq.errors import InvalidRequest, StoreError
 from kingdom.mq.message_format import MalformedBody
@@ -16,88 +15,81 @@ from kingdom.mq.queues import Queues
 from kingdom.mq.stores.base import MessageGone, State, Store
 from kingdom.mq.timers import Timers
 
-
-@dataclass(slots=True)
-class Move:
-    """Messages that are being moved, over as many turns as it takes."""
-
-    #: None: only the dead letters of `sources` are meant.
-    source: QueueState | None
-    #: The queues whose dead letters are consumed under the name that was given.
-    sources: Sequence[QueueState]
-    to: str
-    #: How many are still to be moved: no more than waited when the move began.
-    left: int
-    moved: int = 0
-    #: Whether all have been tried.
-    is_over: bool = False
-    #: What the target does not take goes back when the move is over: the queue, the state and the name of each.
-    refused: list[tuple[QueueState, State, str]] = field(default_factory=list)
-    #: How many of them are back.
-    given_back: int = 0
+Found = tuple[QueueState, State, str]
+"""A queue, and the state and the name of one of its messages."""
 
 
 class Moving:
-    def __init__(self, store: Store, queues: Queues, timers: Timers, dead_letters: DeadLetters, ids: Ids) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queues: Queues,
+        timers: Timers,
+        dead_letters: DeadLetters,
+        ids: Ids,
+        clock: Callable[[], int],
+    ) -> None:
         self._store = store
         self._queues = queues
         self._timers = timers
         self._dead_letters = dead_letters
         self._ids = ids
+        self._clock = clock
 
-    def moving(self, queue: str, to: str, limit: int = 0) -> Move:
-        """Begin to move what waits in a queue to another one. A dead-letter queue gives its dead letters, which become
-        messages again, but for the quarantined."""
+    def move(self, queue: str, to: str, limit: int = 0, budget: Budget | None = None) -> Steps[tuple[int, int]]:
+        """Move what waits in a queue to another one, no more than waits there now. A dead-letter queue gives its dead
+        letters, which become messages again, but for the quarantined. Return how many were moved, and how many the
+        target refused: these are back where they were."""
         source, sources = self._queues.sources(queue)
         if to == queue:
             raise InvalidRequest(field="to", why="is the queue that the messages are in")
         waiting = len(source or ()) + sum(len(one.dead) for one in sources)
-        self._queues.to_publish(to)
-        return Move(source, sources, to, min(limit or waiting, waiting))
-
-    def move_some(self, begun: Move, budget: Budget, now: int) -> bool:
-        """Move more of them, as many as the budget allows. Return whether all are done."""
-        target = self._queues.to_publish(begun.to)  # it may have been deleted since the last part
-        if begun.is_over:
-            return self._give_back_refused(begun, budget, now)
-        while begun.left and budget.is_left():
-            found = self._next(begun)
-            if found is None:
+        target, budget, moved = self._queues.to_publish(to), budget or Budget(), 0
+        refused: list[Found] = []
+        for _ in range(min(limit or waiting, waiting)):
+            if not budget.is_left():
+                yield
+                budget.renew()
+                target = self._queues.to_publish(to)  # it may have been deleted meanwhile
+            if (found := self._next(source, sources)) is None:
                 break
             budget.spend()
-            begun.left -= 1
-            try:
-                if self._transfer(target, *found, now):
-                    begun.moved += 1
-                else:
-                    begun.refused.append(found)
-                    found[0].held.put(found[2][names.MESSAGE_ID], found[2])
-            except StoreError:
-                self._give_back(*found, now)
-                while not self._give_back_refused(begun, Budget(), now):
-                    pass
-                raise
-        else:
-            if begun.left:
-                return False
-        begun.is_over = True
-        return self._give_back_refused(begun, budget, now)
-
-    def _give_back_refused(self, begun: Move, budget: Budget, now: int) -> bool:
-        """Give back what the target has not taken, as much as the budget allows. Return whether that is all."""
-        while begun.refused and budget.is_left():
+            if self._transferred(target, found, refused):
+                moved += 1
+            else:
+                refused.append(found)
+                found[0].held.put(found[2][names.MESSAGE_ID], found[2])
+        given_back = len(refused)
+        while refused:
+            if not budget.is_left():
+                yield
+                budget.renew()
             budget.spend()
-            queue, state, name = begun.refused.pop()
-            begun.given_back += 1
-            if queue.held.pop(name[names.MESSAGE_ID], None) is not None:  # or its queue is being deleted
-                self._give_back(queue, state, name, now)
-        return not begun.refused
+            self._unhold(refused.pop())
+        return moved, given_back
 
-    def _next(self, begun: Move) -> tuple[QueueState, State, str] | None:
-        if begun.source is not None and (name := begun.source.take_any()) is not None:
-            return begun.source, "ready", name
-        dead = self._dead_letters.take_first(begun.sources)
+    def _next(self, source: QueueState | None, sources: Sequence[QueueState]) -> Found | None:
+        if source is not None and (name := source.take_any()) is not None:
+            return source, "ready", name
+        dead = self._dead_letters.take_first(sources)
         return (dead[0], "dlq", dead[1]) if dead is not None else None
+
+    def _transferred(self, target: QueueState, found: Found, refused: Sequence[Found]) -> bool:
+        """Move one, as `_transfer`. When the disk fails, it is back where it was, and so are the refused."""
+        now = self._clock()
+        try:
+            return self._transfer(target, *found, now)
+        except StoreError:
+            self._give_back(*found, now)
+            for one in refused:
+                self._unhold(one)
+            raise
+
+    def _unhold(self, found: Found) -> None:
+        """Give back what the target has not taken, unless its queue is being deleted."""
+        queue, state, name = found
+        if queue.held.pop(name[names.MESSAGE_ID], None) is not None:
+            self._give_back(queue, state, name, self._clock())
 
     def _transfer(self, target: QueueState, queue: QueueState, state: State, name: str, now: int) -> bool:
         """Move one message. False if the target refuses it; a message that vanished is ignored."""

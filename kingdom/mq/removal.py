@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from kingdom.mq import names
-from kingdom.mq.budget import MOST_CHANGES, Budget
+from kingdom.mq.budget import MOST_CHANGES, Budget, Steps
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, StoreError
 from kingdom.mq.leases import Leases
 from kingdom.mq.queue_state import QueueState
 from kingdom.mq.queues import Queues
 from kingdom.mq.search import Search
 from kingdom.mq.stores.base import MessageGone, State, Store
-
-
-@dataclass(slots=True)
-class Deletion:
-    """A queue on its way out, over as many turns as it takes."""
-
-    #: What it held when it was asked for. What is published meanwhile goes into a new queue of its name.
-    queue: QueueState
-    #: What it holds, taken out of memory one by one; None where nothing was found in a while.
-    contents: Iterator[tuple[State, str] | None]
-    #: How many messages and dead letters are gone.
-    deleted: int = 0
 
 
 class Removal:
@@ -43,14 +30,31 @@ class Removal:
         self._commit = commit
         self._distrust_memory = distrust_memory
 
-    def deleting(self, queue: str) -> Deletion:
-        """Begin to delete a queue with its messages, leases, dead letters, archive and policy."""
-        old = self._queues.detach(queue)
-        return Deletion(old, self._contents(old))
+    def delete_queue(self, queue: str, budget: Budget | None = None) -> Steps[int]:
+        """Delete a queue with its messages, leases, dead letters, archive and policy. Return how many messages and dead
+        letters it had. What is published meanwhile goes into a new queue of its name."""
+        old, budget, deleted = self._queues.detach(queue), budget or Budget(), 0
+        try:
+            for found in self._contents(old):
+                self._queues.changed = True
+                if found is not None:
+                    deleted += 1
+                    with suppress(MessageGone):
+                        self._store.drop(old.name, *found)
+                budget.spend()
+                if not budget.is_left():
+                    yield
+                    budget.renew()
+            while not self._finish(old):
+                yield
+        except StoreError:
+            self._distrust_memory()  # what is left of the queue is known to the store alone
+            raise
+        return deleted
 
     def _contents(self, old: QueueState) -> Iterator[tuple[State, str] | None]:
-        """Take out all that a queue holds. What comes back into it meanwhile, from a lease that ends or from whoever
-        held it, comes as well."""
+        """Take out all that a queue holds; None where nothing was found in a while. What comes back into it meanwhile,
+        from a lease that ends or from whoever held it, comes as well."""
         yield from _unleased(old)
         for lease in self._leases.of(old):
             if lease is None:
@@ -60,35 +64,12 @@ class Removal:
                 yield "inflight", lease.name
             yield from _unleased(old)
 
-    def delete_some(self, begun: Deletion, budget: Budget) -> bool:
-        """Delete more of it, as much as the budget allows. Return whether all is gone."""
-        try:
-            return self._delete_some(begun, budget)
-        except StoreError:
-            self._distrust_memory()  # what is left of the queue is known to the store alone
-            raise
-
-    def _delete_some(self, begun: Deletion, budget: Budget) -> bool:
-        old = begun.queue
-        self._queues.changed = True
-        while budget.is_left():
-            budget.spend()
-            try:
-                found = next(begun.contents)
-            except StopIteration:
-                return self._finish(begun)
-            if found is not None:
-                begun.deleted += 1
-                with suppress(MessageGone):
-                    self._store.drop(old.name, *found)
-        return False
-
-    def _finish(self, begun: Deletion) -> bool:
-        """Delete the archive, a part in each turn, and then the record."""
-        name = begun.queue.name
+    def _finish(self, old: QueueState) -> bool:
+        """Delete a part of the archive, and at last the record. Return whether all is gone."""
+        name = old.name
         leaving = self._queues.leaving.get(name, [])
-        if len(leaving) > 1 and begun.queue in leaving:  # the last deletion of this name removes the record
-            leaving.remove(begun.queue)
+        if len(leaving) > 1 and old in leaving:  # the last deletion of this name removes the record
+            leaving.remove(old)
             return True
         self._commit()
         archived = self._store.archived(name, MOST_CHANGES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kingdom.mq import names
-from kingdom.mq.budget import Budget
+from kingdom.mq.budget import Budget, Steps
 from kingdom.mq.errors import Refusal
 from kingdom.mq.queue_state import QueueState
 
@@ -36,6 +36,11 @@ class Search:
             if self.message_id in "\n".join(part.names) and self._is_in(part.names, part.at):
                 return True
         return False
+
+    def through(self) -> Steps[None]:
+        """Look through all, a part in each turn."""
+        while not self.go_on(Budget()):
+            yield
 
     def _is_in(self, part: list[str], at: int) -> bool:
         for index, name in enumerate(part):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kingdom.base.disk.atomic import Durability
 from kingdom.base.tables import load
+from kingdom.mq.budget import Steps, step
 from kingdom.mq.engine import Engine
 from kingdom.mq.message_format import Draft
 from kingdom.mq.names import Ids
@@ -17,6 +18,7 @@ from kingdom.mq.stores import STORES
 from kingdom.mq.stores.base import Store, StoreConfig
 from tests.mq.clocks import Clock
 
+T = TypeVar("T")
 QUEUE = "telemetry"
 PAYLOAD = '{"temp":36.5,"rpm":1200}'
 
@@ -92,6 +94,13 @@ class Rig:
     def counts(self, queue: str = QUEUE) -> tuple[int, int, int, int]:
         status = self.mq.status(queue)
         return status.ready, status.inflight, status.delayed, status.dlq
+
+    def finish(self, work: Steps[T]) -> T:
+        """Do work to its end, with a commit after each turn, and return what came of it."""
+        while (result := step(work)) is None:
+            self.mq.commit()
+        self.mq.commit()
+        return result
 
     def reopen(self, kill: bool = False) -> None:
         """Reopen the store, as after a restart; after a kill nothing more is written before."""

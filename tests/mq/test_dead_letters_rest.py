@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from kingdom.mq.budget import Budget
 from tests.mq.rigs import Rig
 
 DEAD = "telemetry-dlq"
@@ -69,9 +68,7 @@ def test_those_that_rest_are_reprocessed_moved_and_purged_like_others(rig: Rig) 
         pass
     keys = [letter.message_key for letter in rig.mq.dead_letters.listed("telemetry")]
     assert rig.mq.dead_letters.reprocess(keys[0]) == keys[0]
-    moving = rig.mq.moving.moving(DEAD, "elsewhere", 1)
-    assert rig.mq.moving.move_some(moving, Budget(), rig.clock.now)
-    assert moving.moved == 1
+    assert rig.finish(rig.mq.moving.move(DEAD, "elsewhere", 1)) == (1, 0)
     assert rig.mq.dead_letters.purge("telemetry") == 1
     rig.sweep(60)
     assert not fail(rig)

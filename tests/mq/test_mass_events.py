@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kingdom.mq.budget import Budget
+from kingdom.mq.budget import Budget, step
 from kingdom.mq.call_fields import Call
-from kingdom.mq.calls import CALLS, NotYet
+from kingdom.mq.calls import CALLS, Work
 from kingdom.mq.engine import Engine, Published
 from kingdom.mq.errors import LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.large_map import LargeMap
@@ -72,13 +72,10 @@ def die_all(rig: Rig) -> None:
 def answered(rig: Rig, command: str, **payload: Any) -> Any:
     """Carry a call out to its end, as a manager does, and check that no part is too long. Return the answer."""
     given = {"queue": QUEUE, **payload} if command != "handed_over" else payload
-    call = Call(given, "c")
+    work = Work(CALLS[command], Call(given, "c"))
     parts = 1
-    data = CALLS[command].answer(rig.mq, call)
-    while isinstance(data, NotYet):
+    while (data := work.go_on(rig.mq)) is None:
         rig.mq.commit()
-        call = Call(call.payload, "c", done=data.done)
-        data = CALLS[command].answer(rig.mq, call)
         parts += 1
     rig.mq.commit()
     assert parts >= MANY // MOST_CHANGES
@@ -173,14 +170,13 @@ def test_dead_letters_go_back_to_work_in_parts(mass: Rig) -> None:
 
 def test_dead_letters_that_die_again_meanwhile_are_not_reprocessed_twice(mass: Rig) -> None:
     die_all(mass)
-    call = Call({"queue": QUEUE}, "c")
-    data = CALLS["reprocess_dlq"].answer(mass.mq, call)
-    assert isinstance(data, NotYet)
+    work = Work(CALLS["reprocess_dlq"], Call({"queue": QUEUE}, "c"))
+    assert work.go_on(mass.mq) is None
     mass.clock.pass_(1)
     for leased in mass.mq.lease(QUEUE, "c", MANY):
         mass.mq.nack(leased.message_key, leased.lease_id)
-    while isinstance(data, NotYet):
-        data = CALLS["reprocess_dlq"].answer(mass.mq, Call(call.payload, "c", done=data.done))
+    while (data := work.go_on(mass.mq)) is None:
+        pass
     assert data["count"] == MANY
 
 
@@ -203,7 +199,7 @@ def test_files_laid_in_by_hand_together_are_adopted_in_parts(
 
 
 def test_many_dead_letters_are_listed_and_counted_in_parts(mass: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kingdom.mq.calls.COUNTED_AT_ONCE", MOST_CHANGES)
+    monkeypatch.setattr("kingdom.mq.dead_letters.COUNTED_AT_ONCE", MOST_CHANGES)
     die_all(mass)
     assert answered(mass, "list_dlq", limit=MANY)["count"] == MANY
     assert answered(mass, "dlq_stats", sinceMs=1_000)["reasons"] == {"HANDLER_ERROR": MANY}
@@ -242,15 +238,14 @@ def test_a_batch_that_was_killed_between_its_parts_is_published_once(
 ) -> None:
     rig = open_rig(backend)
     drafts = [Draft(str(number)) for number in range(30)]
-    begun = rig.mq.publishing(QUEUE, drafts, "r", "c")
+    publishing = rig.mq.publishing(QUEUE, drafts, "r", "c", Budget(10, seconds=60))
     for _ in range(2):
-        assert not rig.mq.publish_some(begun, Budget(10, seconds=60))
+        assert step(publishing) is None
         rig.mq.commit()
+    before = [seen.message_id for seen in rig.mq.peek(QUEUE, 30)]
     rig.reopen(kill=True)
-    rig.mq.publish_batch(QUEUE, drafts, "r", "c")
-    assert [one.message_id for one in begun.outcomes if isinstance(one, Published)] == [
-        seen.message_id for seen in rig.mq.peek(QUEUE, 20)
-    ]
+    outcomes = rig.mq.publish_batch(QUEUE, drafts, "r", "c")
+    assert [one.message_id for one in outcomes[:20] if isinstance(one, Published)] == before
     assert rig.lease_texts() == [str(number) for number in range(30)]
 
 
@@ -289,7 +284,7 @@ def test_a_message_that_is_not_there_is_looked_for_in_parts(mass: Rig, command: 
         call = Call(
             {"messageKey": UNKNOWN, "leaseId": "1" * 16} if "delete" not in command else {"messageKey": UNKNOWN}, "c"
         )
-        assert isinstance(CALLS[command].answer(mass.mq, call), NotYet)
+        assert Work(CALLS[command], call).go_on(mass.mq) is None
     with pytest.raises(MessageNotFound):
         answer_at_last(mass, command, {"messageKey": UNKNOWN})
 
@@ -353,11 +348,10 @@ def answer_at_last(
     rig: Rig, command: str, payload: Any, meanwhile: Callable[[], object] = lambda: None, again: bool = False
 ) -> Any:
     """Carry a call out to its end, while other things happen between its parts."""
-    data = CALLS[command].answer(rig.mq, Call(payload, "c", again=again))
-    while isinstance(data, NotYet):
+    work = Work(CALLS[command], Call(payload, "c", again=again))
+    while (data := work.go_on(rig.mq)) is None:
         meanwhile()
         rig.mq.commit()
-        data = CALLS[command].answer(rig.mq, Call(payload, "c", again=again, done=data.done))
     rig.mq.commit()
     return data
 
@@ -402,9 +396,11 @@ def test_leases_that_are_extended_again_and_again_leave_nothing_behind(mass: Rig
 def test_a_turn_does_a_little_also_when_its_time_is_over(mass: Rig) -> None:
     publish_many(mass, ttl_ms=1_000)
     mass.clock.pass_(1)
-    begun = mass.mq.looking(QUEUE, MANY)
-    assert not mass.mq.look_at_some(begun, Budget(seconds=0.0))
-    assert 0 < len(begun.seen) < 20
+    looking = mass.mq.looking(QUEUE, MANY, budget=Budget(seconds=0.0))
+    turns = 1
+    while (seen := step(looking)) is None:
+        turns += 1
+    assert (len(seen), MANY // 20 < turns < MANY) == (MANY, True)
 
 
 class Looked:
@@ -434,16 +430,15 @@ def test_a_queue_is_deleted_without_looking_at_all_leases_of_others_in_one_turn(
         mass.mq.lease(queue, "c", MANY)
     mass.mq.commit()
     looked = Looked(mass, monkeypatch)
-    begun = mass.mq.removal.deleting("other")
-    assert looked.times == 0
-    is_over, turns = False, 0
-    while not is_over:
+    deleting = mass.mq.removal.delete_queue("other", Budget(20, seconds=60))
+    deleted, turns = None, 0
+    while deleted is None:
         looked.times = 0
-        is_over = mass.mq.removal.delete_some(begun, Budget(20, seconds=60))
+        deleted = step(deleting)
         mass.mq.commit()
         assert looked.times <= 20 * 128
         turns += 1
-    assert begun.deleted == MANY
+    assert deleted == MANY
     assert mass.counts() == (0, MANY, 0, 0)
     assert turns > MANY // 20
 
@@ -457,13 +452,13 @@ def test_what_another_queue_does_not_take_goes_back_in_parts(mass: Rig, monkeypa
     mass.use({"schema": {"type": "object"}}, "there")
     publish_many(mass)
     back = Calls(mass.mq.moving, "_give_back", monkeypatch)
-    begun = mass.mq.moving.moving(QUEUE, "there")
-    is_over = False
-    while not is_over:
+    moving = mass.mq.moving.move(QUEUE, "there", 0, Budget(seconds=60))
+    done = None
+    while done is None:
         back.times = 0
-        is_over = mass.mq.moving.move_some(begun, Budget(seconds=60), mass.clock())
+        done = step(moving)
         assert back.times <= MOST_CHANGES
-    assert (begun.moved, begun.given_back, mass.counts()[0]) == (0, MANY, MANY)
+    assert (done, mass.counts()[0]) == ((0, MANY), MANY)
 
 
 def test_what_a_holder_leaves_is_given_back_in_parts(mass: Rig) -> None:
@@ -523,12 +518,12 @@ def test_what_was_taken_away_by_hand_is_passed_over_in_parts(
         if f'"payload":{kept}' not in file.read_text().replace(" ", ""):
             file.unlink()
     looked = Calls(rig.mq.store, "read" if command == "hand_over" else "move", monkeypatch)
-    call = Call({"queue": QUEUE, **more}, "c")
-    data: Any = NotYet(None)
+    work = Work(CALLS[command], Call({"queue": QUEUE, **more}, "c"))
+    data: Any = None
     turns = 0
-    while isinstance(data, NotYet):
+    while data is None:
         looked.times = 0
-        data = CALLS[command].answer(rig.mq, call)
+        data = work.go_on(rig.mq)
         rig.mq.commit()
         assert looked.times <= MOST_CHANGES
         turns += 1

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from kingdom.mq.budget import Budget
+from kingdom.mq.budget import Budget, step
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, QueueNotFound
-from kingdom.mq.moving import Move
 from tests.mq.rigs import QUEUE, Rig
 
 FILES = ("fs", "payloads")
@@ -16,12 +15,10 @@ FILES = ("fs", "payloads")
 LARGE = json.dumps({"pad": "x" * 40_000})
 
 
-def move(rig: Rig, queue: str, to: str, limit: int = 0, changes: int = 2) -> Move:
-    begun = rig.mq.moving.moving(queue, to, limit)
-    while not rig.mq.moving.move_some(begun, Budget(changes), rig.clock()):
-        rig.mq.commit()
-    rig.mq.commit()
-    return begun
+def move(rig: Rig, queue: str, to: str, limit: int = 0, changes: int = 2) -> int:
+    """Return how many were moved."""
+    moved, _ = rig.finish(rig.mq.moving.move(queue, to, limit, Budget(changes)))
+    return moved
 
 
 def delete_message(rig: Rig, key: str) -> None:
@@ -29,11 +26,7 @@ def delete_message(rig: Rig, key: str) -> None:
 
 
 def delete_queue(rig: Rig, queue: str = QUEUE, changes: int = 2) -> int:
-    begun = rig.mq.removal.deleting(queue)
-    while not rig.mq.removal.delete_some(begun, Budget(changes)):
-        rig.mq.commit()
-    rig.mq.commit()
-    return begun.deleted
+    return rig.finish(rig.mq.removal.delete_queue(queue, Budget(changes)))
 
 
 def fill(rig: Rig) -> None:
@@ -47,7 +40,7 @@ def fill(rig: Rig) -> None:
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_move_loses_nothing_that_was_published(rig: Rig, kill: bool) -> None:
     fill(rig)
-    assert move(rig, QUEUE, "there").moved == 5
+    assert move(rig, QUEUE, "there") == 5
     rig.reopen(kill=kill)
     assert rig.counts(QUEUE) == (0, 0, 0, 0)
     assert rig.counts("there") == (4, 0, 1, 0)
@@ -71,20 +64,20 @@ def test_the_time_to_live_goes_on_in_the_other_queue(rig: Rig) -> None:
 def test_a_move_ends_while_its_queue_is_published_to(rig: Rig) -> None:
     for n in range(4):
         rig.publish(str(n))
-    begun = rig.mq.moving.moving(QUEUE, "there")
+    moving = rig.mq.moving.move(QUEUE, "there", 0, Budget(2, seconds=60))
     steps = 0
-    while not rig.mq.moving.move_some(begun, Budget(2, seconds=60), rig.clock()):
+    while (done := step(moving)) is None:
         rig.publish("new")
         rig.publish("new")
         rig.publish("new")
         steps += 1
-    assert (begun.moved, steps) == (4, 1)
+    assert (done, steps) == ((4, 0), 1)
 
 
 def test_a_move_has_a_limit_and_keeps_the_order(rig: Rig) -> None:
     for n in range(5):
         rig.publish(str(n))
-    assert move(rig, QUEUE, "there", limit=3).moved == 3
+    assert move(rig, QUEUE, "there", limit=3) == 3
     assert rig.lease_texts(queue="there") == ["0", "1", "2"]
     assert rig.lease_texts() == ["3", "4"]
 
@@ -95,7 +88,7 @@ def test_dead_letters_that_are_moved_are_messages_again(rig: Rig, kill: bool) ->
     rig.nack(rig.lease(), "bad", requeue=False)
     quarantined = rig.die()
     rig.mq.dead_letters.quarantine(quarantined)
-    assert move(rig, f"{QUEUE}-dlq", "there").moved == 1
+    assert move(rig, f"{QUEUE}-dlq", "there") == 1
     rig.reopen(kill=kill)
     assert (rig.counts(), rig.counts("there")) == ((0, 0, 0, 1), (1, 0, 0, 0))
     again = rig.lease(queue="there")
@@ -110,17 +103,16 @@ def test_what_the_other_queue_does_not_take_stays(open_rig: Callable[..., Rig], 
     rig = open_rig(backend, queues={"there": {"schema": {"type": "object"}}})
     rig.publish('{"n":1}')
     rig.publish("7")
-    begun = move(rig, QUEUE, "there")
-    assert (begun.moved, begun.given_back) == (1, 1)
+    assert rig.finish(rig.mq.moving.move(QUEUE, "there")) == (1, 1)
     assert rig.lease_texts() == ["7"]
 
 
 def test_a_move_needs_two_queues(rig: Rig) -> None:
     with pytest.raises(QueueNotFound):
-        rig.mq.moving.moving(QUEUE, "there")
+        move(rig, QUEUE, "there")
     rig.publish()
     with pytest.raises(InvalidRequest):
-        rig.mq.moving.moving(QUEUE, QUEUE)
+        move(rig, QUEUE, QUEUE)
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -147,12 +139,10 @@ def test_a_deleted_queue_is_gone_with_all_that_it_held(open_rig: Callable[..., R
 
 def test_what_is_published_while_its_queue_is_deleted_stays(rig: Rig) -> None:
     fill(rig)
-    begun = rig.mq.removal.deleting(QUEUE)
+    deleting = rig.mq.removal.delete_queue(QUEUE, Budget(2))
+    assert step(deleting) is None
     rig.publish("new")
-    while not rig.mq.removal.delete_some(begun, Budget(2)):
-        rig.mq.commit()
-    rig.mq.commit()
-    assert begun.deleted == 5
+    assert rig.finish(deleting) == 5
     assert rig.lease_texts() == ["new"]
 
 
@@ -242,8 +232,8 @@ def test_what_is_moved_there_and_back_is_there_once(rig: Rig, times: int, change
     rig.sweep(2)
     here, there = QUEUE, "there"
     for _ in range(times):
-        begun = rig.mq.moving.moving(here, there)
-        while not rig.mq.moving.move_some(begun, Budget(changes, seconds=60), rig.clock()):
+        moving = rig.mq.moving.move(here, there, 0, Budget(changes, seconds=60))
+        while step(moving) is None:
             rig.mq.commit()
         here, there = there, here
     rig.mq.commit()
@@ -257,13 +247,11 @@ def test_what_is_moved_there_and_back_is_there_once(rig: Rig, times: int, change
 
 def test_a_queue_that_is_deleted_twice_at_once_is_gone(rig: Rig) -> None:
     fill(rig)
-    first = rig.mq.removal.deleting(QUEUE)
+    first = rig.mq.removal.delete_queue(QUEUE, Budget(2))
+    assert step(first) is None
     rig.publish("new")
-    second = rig.mq.removal.deleting(QUEUE)
-    for begun in (second, first):
-        while not rig.mq.removal.delete_some(begun, Budget(2)):
-            rig.mq.commit()
-        rig.mq.commit()
+    rig.finish(rig.mq.removal.delete_queue(QUEUE, Budget(2)))
+    rig.finish(first)
     assert rig.mq.queues.names() == []
     rig.reopen()
     assert rig.mq.queues.names() == []
@@ -275,12 +263,11 @@ def test_files_kept_to_be_written_over_go_with_their_queue_in_parts(rig: Rig, mo
         monkeypatch.setattr(f"kingdom.mq.stores.{module}.SPARES_TRIMMED_AT_ONCE", 2)
     for number in range(7):
         rig.publish(str(number))
-    begun = rig.mq.removal.deleting(QUEUE)
-    while begun.deleted < 7:
-        rig.mq.removal.delete_some(begun, Budget(7, seconds=60))
-        rig.mq.commit()
+    deleting = rig.mq.removal.delete_queue(QUEUE, Budget(7, seconds=60))
+    assert step(deleting) is None
+    rig.mq.commit()
     left = [hidden_files(rig)]
-    while not rig.mq.removal.delete_some(begun, Budget()):
+    while step(deleting) is None:
         rig.mq.commit()
         left.append(hidden_files(rig))
     assert left == ([7, 5, 3, 1] if left[0] else [0])
@@ -316,12 +303,10 @@ def hidden_files(rig: Rig) -> int:
 
 def test_a_move_goes_on_when_its_target_is_deleted(rig: Rig) -> None:
     fill(rig)
-    begun = rig.mq.moving.moving(QUEUE, "there")
-    assert not rig.mq.moving.move_some(begun, Budget(2, seconds=60), rig.clock())
+    moving = rig.mq.moving.move(QUEUE, "there", 0, Budget(2, seconds=60))
+    assert step(moving) is None
     delete_queue(rig, "there")
-    while not rig.mq.moving.move_some(begun, Budget(2, seconds=60), rig.clock()):
-        rig.mq.commit()
-    rig.mq.commit()
+    rig.finish(moving)
     assert rig.counts("there") == (2, 0, 1, 0)
     rig.reopen()
     rig.sweep()
@@ -341,13 +326,13 @@ def test_what_is_held_for_another_store_goes_with_its_queue(rig: Rig) -> None:
 
 def test_what_is_handed_over_is_in_its_queue_while_that_is_deleted(rig: Rig) -> None:
     """Neither taken for laid in by hand, nor forgotten with the record of a queue that holds nothing else."""
-    rig.publish("old")
-    begun = rig.mq.removal.deleting(QUEUE)
+    for _ in range(3):
+        rig.publish("old")
+    deleting = rig.mq.removal.delete_queue(QUEUE, Budget(2))
+    assert step(deleting) is None
     rig.publish("new")
     (offered,) = rig.mq.handover.offer(QUEUE, "h", 10, rig.clock())
-    while not rig.mq.removal.delete_some(begun, Budget(2)):
-        rig.mq.commit()
-    rig.mq.commit()
+    rig.finish(deleting)
     rig.sweep(3)
     assert rig.counts() == (1, 0, 0, 0)
     assert rig.mq.handover.drop("h", offered.message_key, rig.clock())
@@ -361,22 +346,20 @@ def test_messages_on_their_way_are_not_taken_for_laid_in_by_hand(open_rig: Calla
     for number in range(6):
         rig.publish(str(number))
     rig.mq.handover.offer(QUEUE, "h", 2, rig.clock())
-    begun = rig.mq.moving.moving(QUEUE, "there")
-    assert not rig.mq.moving.move_some(begun, Budget(2, seconds=60), rig.clock())
+    moving = rig.mq.moving.move(QUEUE, "there", 0, Budget(2, seconds=60))
+    assert step(moving) is None
     rig.publish("another")  # the inbox changes
     rig.sweep(3)
     rig.sweep(3)
     assert "mq.adopted" not in rig.said
-    while not rig.mq.moving.move_some(begun, Budget(2, seconds=60), rig.clock()):
-        rig.mq.commit()
+    rig.finish(moving)
     assert rig.mq.handover.end("h", rig.clock(), Budget())
     assert sorted(rig.lease_texts()) == ["0", "1", "2", "3", "4", "5", "another"]
 
 
 def test_what_is_left_of_a_queue_on_its_way_out_is_not_taken_for_laid_in_by_hand(rig: Rig) -> None:
     fill(rig)
-    begun = rig.mq.removal.deleting(QUEUE)
-    assert not rig.mq.removal.delete_some(begun, Budget(2))
+    assert step(rig.mq.removal.delete_queue(QUEUE, Budget(2))) is None
     rig.mq.commit()
     rig.sweep(3)
     rig.sweep(3)

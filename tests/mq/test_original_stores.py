@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kingdom.mq.budget import Budget
 from kingdom.mq.errors import LeaseExpired
 from tests.mq import originals
 from tests.mq.originals import Message
@@ -138,10 +137,7 @@ def test_the_policy_is_taken_over_as_far_as_it_can_be(place: tuple[str, list[Mes
 
 
 def test_a_message_moves_to_another_queue(old_house: Rig) -> None:
-    begun = old_house.mq.moving.moving("it's", "there")
-    while not old_house.mq.moving.move_some(begun, Budget(), old_house.clock()):
-        pass
-    old_house.mq.commit()
+    old_house.finish(old_house.mq.moving.move("it's", "there"))
     old_house.reopen(kill=True)
     for _ in range(2):
         leased = old_house.lease(queue="there")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kingdom.mq.budget import Budget
+from kingdom.mq.budget import Budget, step
 from kingdom.mq.message_format import Draft
 from kingdom.mq.stores import sqlite
 from kingdom.mq.stores.base import MessageGone, StoreConfig
@@ -131,8 +131,7 @@ def test_what_the_tables_took_in_half_is_whole_after_a_kill(open_rig: Callable[.
         elif then != "moved":
             rig.mq.nack(leased.message_key, leased.lease_id, requeue=then == "given back")
     if then == "moved":
-        begun = rig.mq.moving.moving(QUEUE, "there", 100)
-        rig.mq.moving.move_some(begun, Budget(1_000, seconds=60), rig.clock.now)
+        assert step(rig.mq.moving.move(QUEUE, "there", 100, Budget(1_000, seconds=60))) == (100, 0)
     rig.mq.commit()
     assert logged(rig) > 100
     expected = (rig.counts(), rig.counts("there"))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from kingdom.base.errors import BadName
-from kingdom.mq.budget import Budget
+from kingdom.mq.budget import Budget, Steps
 from kingdom.mq.call_fields import Call, Data, Objects, Payload
-from kingdom.mq.calls import CALLS, Command, NotYet, refused
+from kingdom.mq.calls import CALLS, Command, Work, refused
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import InvalidRequest, Refusal
 from kingdom.mq.mailbox.counters import UNKNOWN, Counters
@@ -52,27 +51,22 @@ def metrics(context: CommandContext, call: Call) -> Data:
     return {"timestamp": int(now * 1000), **context.counters.as_json(now), **figures}
 
 
-def call_batch(context: CommandContext, call: Call) -> Data | NotYet:
+def call_batch(context: CommandContext, call: Call) -> Steps[Data]:
     """Carry out several calls of one client, each as if it had come alone. What has no answer was not begun."""
-    calls, budget = call[CALLS_OF_BATCH], Budget()
-    #: The answers so far, and what the call that comes next has done.
-    before: tuple[list[Data], Any] = call.done or ([], None)
-    answers, done = before
-    room = MOST_AT_ONCE - sum(_size(answer) for answer in answers)
-    while len(answers) < len(calls) and room > 0:
+    budget, room, answers = Budget(), MOST_AT_ONCE, list[Data]()
+    for request in call[CALLS_OF_BATCH]:
+        if room <= 0:
+            break
         if not budget.is_left():
-            return NotYet((answers, done))
+            yield
+            budget.renew()
         budget.spend()
-        answer = _answer(context, calls[len(answers)], call, done)
-        if isinstance(answer, NotYet):
-            return NotYet((answers, answer.done))
-        answers.append(answer)
-        done = None
-        room -= _size(answer)
+        answers.append((yield from _answer(context, request, call)))
+        room -= _size(answers[-1])
     return {"answers": answers}
 
 
-def _answer(context: CommandContext, request: Payload, batch: Call, done: Any) -> Data | NotYet:
+def _answer(context: CommandContext, request: Payload, batch: Call) -> Steps[Data]:
     """Return the answer to one call of a batch."""
     number, payload, now = request.get("requestId"), request.get("payload"), context.clock()
     name, code = UNKNOWN, None
@@ -91,9 +85,9 @@ def _answer(context: CommandContext, request: Payload, batch: Call, done: Any) -
             raise Late
         given = payload if isinstance(payload, dict) else {}
         row.check(batch.rights, given)
-        data = row.answer(context, Call(given, batch.client, str(number), batch.again, done, batch.rights))
-        if isinstance(data, NotYet):
-            return data
+        work = Work(row, Call(given, batch.client, str(number), batch.again, batch.rights))
+        while (data := work.go_on(context)) is None:
+            yield
         answer: Data = {"requestId": number, "ok": True, "data": data}
     except Refusal as refusal:
         code = refusal.code
@@ -108,7 +102,7 @@ def _size(answer: Data) -> int:
 
 
 def _on_engine(row: Command[Engine]) -> Command[CommandContext]:
-    def answer(context: CommandContext, call: Call) -> Data | NotYet:
+    def answer(context: CommandContext, call: Call) -> Data | Steps[Data]:
         return row.answer(context.engine, call)
 
     return Command(answer, row.fields, row.aliases, row.run_once, row.nothing, row.verb)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kingdom.mq.call_fields import QUEUE, Call, Data
-from kingdom.mq.calls import Command, NotYet
+from kingdom.mq.calls import Command, Work
 from kingdom.mq.errors import Refusal
 from kingdom.mq.mailbox.commands import CommandContext
 from kingdom.mq.mailbox.pending import PendingRequest
@@ -20,8 +20,6 @@ class Waiter:
     command: Command[CommandContext]
     #: Who gets the message: a message may be meant for one consumer only.
     consumer: str
-    #: When it is answered that there is none, in ms of the engine's time.
-    until_ms: int
     #: The answer when nothing came in time.
     nothing: Data
 
@@ -33,7 +31,7 @@ class LongPolls:
         call_of: Callable[[PendingRequest], Call],
         go_on: Callable[[PendingRequest], None],
     ) -> None:
-        """`go_on` has a request carried on that a part of a batch was handed out to."""
+        """`go_on` has a request carried on that takes more turns."""
         self._context = context
         self._go_on = go_on
         self._call_of = call_of
@@ -41,16 +39,16 @@ class LongPolls:
 
     def add(self, pending: PendingRequest, command: Command[CommandContext], nothing: Data, wait_ms: int) -> None:
         """Let a request wait, at most until its deadline."""
-        request = pending.request
+        request, call = pending.request, self._call_of(pending)
         if request.deadline_ms:
             wait_ms = min(wait_ms, int(request.deadline_ms - self._context.clock() * 1000))
-        until = self._context.engine.clock() + wait_ms
-        call = self._call_of(pending)
-        self._waiting.setdefault(call[QUEUE], []).append(Waiter(pending, command, call.consumer, until, nothing))
+        pending.waits_until = pending.waits_until or self._context.engine.clock() + wait_ms
+        self._waiting.setdefault(call[QUEUE], []).append(Waiter(pending, command, call.consumer, nothing))
 
     def next_end(self) -> int | None:
         """Return when the next wait ends, in ms of the engine's time; None without waiting clients."""
-        return min((waiter.until_ms for waiters in self._waiting.values() for waiter in waiters), default=None)
+        ends = (waiter.pending.waits_until for waiters in self._waiting.values() for waiter in waiters)
+        return min(ends, default=None)
 
     def serve(self, answered: list[PendingRequest]) -> None:
         """Hand out what has arrived, end the waits that are over, and add the requests concerned to `answered`."""
@@ -62,7 +60,7 @@ class LongPolls:
             self._waiting[queue] = [waiter for waiter in waiters if self._still_waits(queue, waiter, answered)]
         now = self._context.engine.clock()
         for queue, waiters in list(self._waiting.items()):
-            late = [waiter for waiter in waiters if waiter.until_ms <= now]
+            late = [waiter for waiter in waiters if waiter.pending.waits_until <= now]
             for waiter in late:
                 waiters.remove(waiter)
                 waiter.pending.succeed(waiter.nothing)
@@ -82,15 +80,15 @@ class LongPolls:
                 os.unlink(pending.path)
             return False
         try:
-            data = waiter.command.answer(self._context, self._call_of(pending))
+            pending.work = Work(waiter.command, self._call_of(pending))
+            data = pending.work.go_on(self._context)
         except Refusal as refusal:
             pending.refuse(refusal.code, str(refusal))
         else:
-            if isinstance(data, NotYet) and data.done:
-                pending.done = data.done
+            if data is None:
                 self._go_on(pending)
                 return False
-            if isinstance(data, NotYet) or data == waiter.nothing:
+            if data == waiter.nothing:
                 return True
             pending.succeed(data)
         answered.append(pending)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from kingdom.base.disk.bulk import FileIdentity
 from kingdom.base.disk.lock import is_locked
 from kingdom.mq.call_fields import Data
-from kingdom.mq.calls import Command, leases_in
+from kingdom.mq.calls import Command, Work, leases_in
 from kingdom.mq.mailbox.commands import CommandContext
 from kingdom.mq.mailbox.requests import Request
 from kingdom.mq.rights import Rights
@@ -32,9 +31,10 @@ class PendingRequest:
     code: str | None = None
     #: How long it took.
     seconds: float = 0.0
-    #: For a command that takes several turns: what the turns so far have done.
-    done: Any = None
-
+    #: The command as it is carried out; None before that has begun.
+    work: Work[CommandContext] | None = None
+    #: Until when it waits for a message, in ms of the engine's time; 0: it does not wait yet.
+    waits_until: int = 0
     #: What its client may do; None: everything.
     rights: Rights | None = None
     #: What its client holds a lock on while it lives; empty when nobody can tell.

@@ -24,7 +24,7 @@ from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.errors import Collision
 from kingdom.base.home.places import is_hidden
 from kingdom.mq.call_fields import WAIT, Call, Data
-from kingdom.mq.calls import Command, NotYet
+from kingdom.mq.calls import Command, Work
 from kingdom.mq.configuration import Settings
 from kingdom.mq.errors import Refusal, StoreError
 from kingdom.mq.mailbox import commands, requests
@@ -265,17 +265,17 @@ class Server:
         """Answer a request, or let it wait or go on later; then it leaves the group."""
         began = time.perf_counter()
         try:
-            command.check(pending.rights, pending.request.payload)
-            if command.run_once(pending.request.payload):
-                # Durably, before it begins: a successor that finds it there does not run it again.
-                self._set_apart(pending, self._disk)
-            call = self._call(pending)
-            data = command.answer(self._context, call)
-            if isinstance(data, NotYet):
-                pending.done = data.done
+            if pending.work is None:
+                command.check(pending.rights, pending.request.payload)
+                if command.run_once(pending.request.payload):
+                    # Durably, before it begins: a successor that finds it there does not run it again.
+                    self._set_apart(pending, self._disk)
+                pending.work = Work(command, self._call(pending))
+            data = pending.work.go_on(self._context)
+            if data is None:
                 self._continued.append(pending)
                 group.remove(pending)
-            elif command.nothing is not None and data == command.nothing and (wait := call[WAIT]):
+            elif command.nothing is not None and data == command.nothing and (wait := self._call(pending)[WAIT]):
                 self._set_apart(pending, self._unsynced)
                 self._long_polls.add(pending, command, command.nothing, wait)
                 group.remove(pending)
@@ -297,7 +297,7 @@ class Server:
     def _call(self, pending: PendingRequest) -> Call:
         request = pending.request
         again = bool(self._found) and request.filename in self._found
-        return Call(request.payload, request.client, request.id, again, pending.done, pending.rights)
+        return Call(request.payload, request.client, request.id, again, pending.rights)
 
     def _continue(self, group: list[PendingRequest]) -> None:
         """Carry out one more step of the commands that are too long for one turn, as many as there is time for."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kingdom.base.disk.atomic import Durability
 from kingdom.base.tables import load
-from kingdom.mq.budget import Budget
+from kingdom.mq.budget import Budget, Steps, step
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import (
     DeadLetterNotFound,
@@ -31,7 +31,6 @@ from kingdom.mq.errors import (
     StoreError,
 )
 from kingdom.mq.message_format import Draft
-from kingdom.mq.moving import Move
 from kingdom.mq.names import Ids
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
@@ -193,18 +192,18 @@ def pause(client: Client) -> Sequence[str]:
 
 
 def move(client: Client) -> Sequence[str]:
-    _all(client.mq.moving.moving("move", "moved"), client.mq.moving.move_some, client)
+    _all(client.mq.moving.move("move", "moved", 0, Budget(2)), client)
     return []
 
 
 def move_dead(client: Client) -> Sequence[str]:
     with suppress(QueueNotFound):
-        _all(client.mq.moving.moving("move_dead-dlq", "revived"), client.mq.moving.move_some, client)
+        _all(client.mq.moving.move("move_dead-dlq", "revived", 0, Budget(2)), client)
     return []
 
 
-def _all(begun: Move, step: Callable[[Move, Budget, int], bool], client: Client) -> None:
-    while not step(begun, Budget(2), MORNING_MS):
+def _all(work: Steps[object], client: Client) -> None:
+    while step(work) is None:
         client.mq.commit()
 
 
@@ -216,9 +215,7 @@ def delete(client: Client) -> Sequence[str]:
 
 def delete_queue(client: Client) -> Sequence[str]:
     with suppress(QueueNotFound):
-        begun = client.mq.removal.deleting("delete_queue")
-        while not client.mq.removal.delete_some(begun, Budget(1)):
-            client.mq.commit()
+        _all(client.mq.removal.delete_queue("delete_queue", Budget(1)), client)
     return []
 
 

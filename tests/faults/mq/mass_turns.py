@@ -19,8 +19,9 @@ from bench.figures import Found
 from bench.floors import BODY
 from bench.mq_stores import QUEUE, Scratch, opened
 from kingdom.mq.call_fields import Call
-from kingdom.mq.calls import CALLS, NotYet
+from kingdom.mq.calls import CALLS, Work
 from kingdom.mq.engine import Engine
+from kingdom.mq.errors import Refusal
 from kingdom.mq.mailbox.manager import collect_young, keep_collections_short
 from kingdom.mq.message_format import Draft
 from kingdom.mq.policy import Policy
@@ -147,22 +148,16 @@ class Queue:
 
     def call(self, command: str, **payload: Any) -> Iterator[float]:
         """Carry a call out to its end. Yields how long each turn takes."""
-        done: Any = None
-        data: Any = NotYet(None)
-        while isinstance(data, NotYet):
+        work = Work(CALLS[command], Call({"queue": QUEUE, **payload}, "bench"))
+        data: Any = None
+        while data is None:
             began = time.thread_time()
-            data = _answer(self.mq, command, Call({"queue": QUEUE, **payload}, "bench", done=done))
+            try:
+                data = work.go_on(self.mq)
+            except Refusal as refusal:  # also a refusal takes its time
+                data = refusal
             self.commit()
             yield time.thread_time() - began
-            done = data.done if isinstance(data, NotYet) else None
-
-
-def _answer(mq: Engine, command: str, call: Call) -> Any:
-    try:
-        return CALLS[command].answer(mq, call)
-    except Exception as refusal:  # noqa: BLE001
-        # Also a refusal takes its time.
-        return refusal
 
 
 def wait_and_expire(queue: Queue) -> Turns:

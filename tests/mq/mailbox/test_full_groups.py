@@ -8,7 +8,7 @@ from shutil import rmtree
 import pytest
 
 from kingdom.mq.call_fields import Call
-from kingdom.mq.calls import CALLS
+from kingdom.mq.calls import CALLS, Work
 from kingdom.mq.errors import StoreError
 from kingdom.mq.local import Local, _Asked, settings_of
 from tests.mq.mailbox.boxes import ByHand
@@ -38,7 +38,7 @@ def test_so_it_does_in_a_library(home: Path) -> None:
     for queue in ("good", "bad"):
         mq.publish(queue, {})
     rmtree(home / "fs" / "bad" / "inbox")
-    begun = [_Asked(CALLS[name], Call(payload, "me")) for name, payload in TOGETHER]
+    begun = [_Asked(Work(CALLS[name], Call(payload, "me"))) for name, payload in TOGETHER]
     with pytest.raises(StoreError):
         mq._carry_out(begun, 0.0)
     delivery = mq.take("good")

@@ -21,7 +21,7 @@ from kingdom.mq.call_fields import (
     Visibility,
     Whole,
 )
-from kingdom.mq.calls import CALLS, Command
+from kingdom.mq.calls import CALLS, Command, Work
 from kingdom.mq.client import Client
 from kingdom.mq.errors import Refusal
 from kingdom.mq.mailbox.commands import COMMANDS, CommandContext
@@ -120,7 +120,7 @@ def test_a_row_names_the_fields_that_its_command_reads(box: ByHand, name: str) -
         payload = Recorded({key: value for key, value in good(name).items() if key != left_out})
         payload.read = read
         with suppress(Refusal):
-            CALLS[name].answer(box.engine, Call(payload, "me"))
+            Work(CALLS[name], Call(payload, "me")).go_on(box.engine)
     assert read == {field.name for field in CALLS[name].fields}
 
 
