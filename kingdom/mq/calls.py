@@ -53,13 +53,12 @@ from kingdom.mq.call_fields import (
     refuse_given,
     refuse_unknown,
 )
-from kingdom.mq.engine import Engine, Leased
-from kingdom.mq.engine import Published as Stored
+from kingdom.mq.engine import Engine, Leased, Stored
 from kingdom.mq.errors import DeadLetterNotFound, InvalidRequest, LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.message_format import Draft
 from kingdom.mq.rights import Rights, Verb
 from kingdom.mq.search import NotSeenYet
-from kingdom.mq.status import Waiting
+from kingdom.mq.status import WaitingMessage
 from kingdom.mq.stores.base import MOST_AT_ONCE
 
 Context = TypeVar("Context")
@@ -69,7 +68,7 @@ LEASED_AT_ONCE = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Generic[Context]):
+class CommandRow(Generic[Context]):
     """One row of a table of calls."""
 
     #: Carries the call out in its context (the engine, or what a manager has besides) and returns the answer, or the
@@ -92,12 +91,12 @@ class Command(Generic[Context]):
             rights.check(self.verb, {field.name: payload[field.name] for field in self.fields if field.name in payload})
 
 
-class Work(Generic[Context]):
+class OngoingCall(Generic[Context]):
     """A call that is being carried out, over as many turns as it takes."""
 
     __slots__ = ("_call", "_command", "_steps")
 
-    def __init__(self, command: Command[Context], call: Call) -> None:
+    def __init__(self, command: CommandRow[Context], call: Call) -> None:
         self._command = command
         self._call = call
         self._steps: Steps[Data] | None = None
@@ -477,47 +476,47 @@ SELECTION: tuple[Field[Any], ...] = (REASON_CODE, OLDER_THAN, UNTIL, NO_MORE_THA
 NO_MESSAGE: Data = {"message": None}
 NO_MESSAGES: Data = {"messages": []}
 
-CALLS: dict[str, Command[Engine]] = {
-    "publish": Command(publish, (QUEUE, *DRAFT), verb="publish"),
-    "publish_batch": Command(publish_batch, (QUEUE, MESSAGES), verb="publish"),
-    "consume_next": Command(
+CALLS: dict[str, CommandRow[Engine]] = {
+    "publish": CommandRow(publish, (QUEUE, *DRAFT), verb="publish"),
+    "publish_batch": CommandRow(publish_batch, (QUEUE, MESSAGES), verb="publish"),
+    "consume_next": CommandRow(
         consume_next,
         (QUEUE, CONSUMER, VISIBILITY, WAIT),
         ("consumenext", "consume"),
         nothing=NO_MESSAGE,
         verb="consume",
     ),
-    "consume_batch": Command(
+    "consume_batch": CommandRow(
         consume_batch, (QUEUE, LIMIT, CONSUMER, VISIBILITY, WAIT), nothing=NO_MESSAGES, verb="consume"
     ),
-    "ack": Command(ack, (MESSAGE_KEY, LEASE_ID, CONSUMER), verb="consume"),
-    "ack_batch": Command(ack_batch, (ACKS,), verb="consume"),
-    "nack": Command(nack, (MESSAGE_KEY, LEASE_ID, CONSUMER, REASON, REQUEUE), verb="consume"),
-    "extend_lease": Command(
+    "ack": CommandRow(ack, (MESSAGE_KEY, LEASE_ID, CONSUMER), verb="consume"),
+    "ack_batch": CommandRow(ack_batch, (ACKS,), verb="consume"),
+    "nack": CommandRow(nack, (MESSAGE_KEY, LEASE_ID, CONSUMER, REASON, REQUEUE), verb="consume"),
+    "extend_lease": CommandRow(
         extend_lease, (MESSAGE_KEY, LEASE_ID, CONSUMER, VISIBILITY), ("extendlease", "extend"), verb="consume"
     ),
-    "status": Command(status, (QUEUE,), verb="look"),
-    "queues": Command(queues, verb="look"),
-    "peek": Command(peek, (QUEUE, PEEK_LIMIT, DEAD_LETTERS), verb="look"),
-    "pause": Command(pause, (QUEUE,)),
-    "resume": Command(resume, (QUEUE,)),
-    "purge": Command(purge, PURGE, run_once=lambda payload: True),
-    "delete_queue": Command(delete_queue, (QUEUE,), run_once=lambda payload: True),
-    "delete_policy": Command(delete_policy, (QUEUE,)),
-    "delete_message": Command(delete_message, (MESSAGE_KEY,)),
-    "move": Command(move, (QUEUE, TO, NO_MORE_THAN), run_once=lambda payload: True),
-    "hand_over": Command(hand_over, (QUEUE, HOLDER, LIMIT)),
-    "handed_over": Command(handed_over, (HOLDER, MESSAGE_KEYS, END)),
-    "take_over": Command(take_over, (QUEUE, MESSAGES)),
-    "list_dlq": Command(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq"), verb="look"),
-    "dlq_stats": Command(dlq_stats, (QUEUE, SINCE), verb="look"),
-    "reprocess_dlq": Command(
+    "status": CommandRow(status, (QUEUE,), verb="look"),
+    "queues": CommandRow(queues, verb="look"),
+    "peek": CommandRow(peek, (QUEUE, PEEK_LIMIT, DEAD_LETTERS), verb="look"),
+    "pause": CommandRow(pause, (QUEUE,)),
+    "resume": CommandRow(resume, (QUEUE,)),
+    "purge": CommandRow(purge, PURGE, run_once=lambda payload: True),
+    "delete_queue": CommandRow(delete_queue, (QUEUE,), run_once=lambda payload: True),
+    "delete_policy": CommandRow(delete_policy, (QUEUE,)),
+    "delete_message": CommandRow(delete_message, (MESSAGE_KEY,)),
+    "move": CommandRow(move, (QUEUE, TO, NO_MORE_THAN), run_once=lambda payload: True),
+    "hand_over": CommandRow(hand_over, (QUEUE, HOLDER, LIMIT)),
+    "handed_over": CommandRow(handed_over, (HOLDER, MESSAGE_KEYS, END)),
+    "take_over": CommandRow(take_over, (QUEUE, MESSAGES)),
+    "list_dlq": CommandRow(list_dlq, (QUEUE, LIMIT), ("listdlq", "dlq"), verb="look"),
+    "dlq_stats": CommandRow(dlq_stats, (QUEUE, SINCE), verb="look"),
+    "reprocess_dlq": CommandRow(
         reprocess_dlq,
         (MESSAGE_KEY, QUEUE, *SELECTION),
         ("reprocessdlq", "reprocess"),
         run_once=lambda payload: not _is_one(payload),
     ),
-    "quarantine": Command(quarantine, (MESSAGE_KEY, QUARANTINED)),
+    "quarantine": CommandRow(quarantine, (MESSAGE_KEY, QUARANTINED)),
 }
 
 
@@ -549,7 +548,7 @@ def _labels(labels: message_format.Labels) -> Data:
     return {"type": labels.type, "traceId": labels.trace_id, **{key: part for key, part in said.items() if part}}
 
 
-def _waiting(message: Waiting) -> Data:
+def _waiting(message: WaitingMessage) -> Data:
     return {
         "messageId": message.message_id,
         "messageKey": message.message_key,

@@ -56,7 +56,7 @@ class NotListed(KingdomError):
         super().__init__(hint="say the clientId (--client-id) that its mq.yaml lists in ipc.clients for you", **facts)
 
 
-class _Line:
+class _MailboxLine:
     """One thread's way to the mailbox and back: a call at a time."""
 
     def __init__(self, requests: Path, folder: Path, wake: Mode) -> None:
@@ -144,7 +144,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _ClientCall:
     """A call of one thread."""
 
     #: Its requestId.
@@ -184,7 +184,7 @@ class Client(Calls):
         self._wake = wake
         self._numbers = count(1)
         #: Ways to the mailbox that no thread needs just now.
-        self._lines: list[_Line] = []
+        self._lines: list[_MailboxLine] = []
         self._is_closed = False
         self._together = Together(self._ask)
         #: Whether the manager takes several calls in one file; an older one does not.
@@ -212,7 +212,7 @@ class Client(Calls):
         seconds = self._timeout(timeout)
         number = check_request_id(request_id) if request_id else self._next_number()
         if command in TOGETHER and not payload.get("waitMs") and self._takes_batches:
-            asked = _Asked(number, self._written(number, command, payload, seconds), seconds)
+            asked = _ClientCall(number, self._written(number, command, payload, seconds), seconds)
             try:
                 if not self._together.serve(asked, seconds):
                     raise self._gave_up(f"{number}.json", seconds)
@@ -258,7 +258,7 @@ class Client(Calls):
             more = {"aliveWhileLocked": line.name} if payload.get("waitMs") else {}
             return self._exchange(line, number, self._written(number, command, payload, seconds, **more), seconds)
 
-    def _ask(self, group: Sequence[_Asked], end: float) -> None:
+    def _ask(self, group: Sequence[_ClientCall], end: float) -> None:
         """Ask for several threads. What is not answered was not begun, and is asked again."""
         with self._line() as line:
             left = list(group)
@@ -282,7 +282,7 @@ class Client(Calls):
                 else:
                     raise refused_by(answer["error"])
 
-    def _exchange(self, line: _Line, number: str, written: bytes, seconds: float) -> Answer:
+    def _exchange(self, line: _MailboxLine, number: str, written: bytes, seconds: float) -> Answer:
         """Send one file and wait for the one that answers it."""
         name = f"{number}.json"
         line.send(name, written + b"\n")
@@ -313,11 +313,11 @@ class Client(Calls):
                 late.unlink()
             self._folder.rmdir()
 
-    def _new_line(self) -> _Line:
-        return _Line(self._requests, self._folder, self._wake)
+    def _new_line(self) -> _MailboxLine:
+        return _MailboxLine(self._requests, self._folder, self._wake)
 
     @contextmanager
-    def _line(self) -> Iterator[_Line]:
+    def _line(self) -> Iterator[_MailboxLine]:
         if self._is_closed:
             raise BadInput(message="this client is closed: open another one")
         try:
@@ -349,7 +349,7 @@ class Client(Calls):
         )
 
 
-def _first(calls: Sequence[_Asked]) -> Sequence[_Asked]:
+def _first(calls: Sequence[_ClientCall]) -> Sequence[_ClientCall]:
     """Return those that one file shall hold: at least one."""
     size = 0
     for index, asked in enumerate(calls):

@@ -32,7 +32,7 @@ SAFE_ENOUGH = {"power": ("FULL", "EXTRA"), "process": ("OFF", "NORMAL", "FULL", 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class QueueSettings:
     """The configuration of one manager, checked."""
 
     #: Every key of the file, with defaults; `paths` and `ipc.root` are absolute.
@@ -49,7 +49,7 @@ class Settings:
     warnings: tuple[str, ...]
 
 
-def load(places: Places, file: Path | None = None) -> Settings:
+def load(places: Places, file: Path | None = None) -> QueueSettings:
     """Read the home's config/mq.yaml, or a `file` of either form, whose relative paths start at its folder; those of
     another home's config/mq.yaml start at that home."""
     if file is None:
@@ -68,7 +68,7 @@ def load(places: Places, file: Path | None = None) -> Settings:
     return replace(found, warnings=(*warnings, *said, *found.warnings))
 
 
-def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
+def resolve(config: dict[str, Any], base: Path, file: Path) -> QueueSettings:
     """Bring a validated configuration into one form: times as numbers, absolute paths, one map of queues."""
     config = _with_times_as_numbers(config, file)
     warnings = [*_choose_backend(config), *_check_synchronous(config), *_check_journal(config)]
@@ -80,14 +80,14 @@ def resolve(config: dict[str, Any], base: Path, file: Path) -> Settings:
     queues, strict = _queues(config, file)
     box = MailboxFolders.at(Path(ipc["root"]), ipc)
     warnings += _check_rules(queues)
-    return Settings(frozen(config), base, box, frozen(queues), strict, tuple(warnings))
+    return QueueSettings(frozen(config), base, box, frozen(queues), strict, tuple(warnings))
 
 
 # The engine and what it needs load late: a command that only talks to the manager has no use for them.
 
 
 def open_engine(
-    settings: Settings,
+    settings: QueueSettings,
     clock: Callable[[], int] | None,
     log: Callable[..., None],
     wall: Callable[[], int] | None = None,
@@ -100,12 +100,12 @@ def open_engine(
     return engine.open_engine(config, settings=_engine_settings(settings), clock=clock, wall=wall, log=log)
 
 
-def apply_policies(engine: Engine, settings: Settings) -> None:
+def apply_policies(engine: Engine, settings: QueueSettings) -> None:
     """Give the queues of an open engine the policies that they have by these settings."""
     engine.queues.configure(_engine_settings(settings))
 
 
-def _engine_settings(settings: Settings) -> EngineSettings:
+def _engine_settings(settings: QueueSettings) -> EngineSettings:
     from kingdom.mq.policy import Policy
     from kingdom.mq.queues import EngineSettings
 

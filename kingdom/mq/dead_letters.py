@@ -16,8 +16,8 @@ from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import NEVER, Ids
 from kingdom.mq.ordered_names import OrderedNames
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, MessageStore
 from kingdom.mq.timers import Timers
 
 NO_LIMIT = 1 << 40
@@ -64,7 +64,7 @@ class DeadLetters:
     """The dead letters of all queues. A `queue` is named by its own name or by that of its dead-letter queue."""
 
     def __init__(
-        self, store: Store, queues: Queues, timers: Timers, ids: Ids, clock: Callable[[], int], log: Log
+        self, store: MessageStore, queues: QueueStates, timers: Timers, ids: Ids, clock: Callable[[], int], log: Log
     ) -> None:
         self._store = store
         self._queues = queues

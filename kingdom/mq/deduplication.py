@@ -11,14 +11,14 @@ from kingdom.mq import message_format, names
 from kingdom.mq.expiring_map import ExpiringMap, fingerprint
 from kingdom.mq.message_format import Draft
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.stores.base import DAY_MS, DedupEntry, Store
+from kingdom.mq.stores.base import DAY_MS, DedupEntry, MessageStore
 
 KEPT_MS = DAY_MS
 BYTES_FOR_REQUESTS = 32 << 20
 BYTES_FOR_KEYS = 64 << 20
 
 
-class Request(NamedTuple):
+class PublishRequest(NamedTuple):
     """A publish that may come again."""
 
     #: As its client named it.
@@ -72,7 +72,7 @@ class Remembered(NamedTuple):
 
 
 class Deduplication:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MessageStore) -> None:
         self._store = store
         #: New entries, which the store is told with the next commit.
         self.unsaved: list[DedupEntry] = []
@@ -102,7 +102,7 @@ class Deduplication:
             sum(kind.most_bytes for kind in kept),
         )
 
-    def ids_of_request(self, request: Request, count: int) -> tuple[str, ...] | None:
+    def ids_of_request(self, request: PublishRequest, count: int) -> tuple[str, ...] | None:
         """Return the ids that this request led to, with gaps for what was refused or lost. None: it is new."""
         found = self._requests.get(request.mark)
         if found is None:
@@ -119,7 +119,7 @@ class Deduplication:
         message_id = names.id_from_bytes(found)
         return message_id if names.created_of(message_id) + queue.policy.dedup_ms > now else None
 
-    def note_request(self, queue_name: str, request: Request, ids: tuple[str, ...], now: int) -> None:
+    def note_request(self, queue_name: str, request: PublishRequest, ids: tuple[str, ...], now: int) -> None:
         entry = DedupEntry("request", now, queue_name, request.key, ids)
         self._keep_request(entry, request.mark)
         self.unsaved.append(entry)

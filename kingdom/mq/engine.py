@@ -17,7 +17,7 @@ from kingdom.base.disk.lock import Lock
 from kingdom.mq import message_format, names
 from kingdom.mq.budget import MOST_CHANGES, Budget, Steps, all_at_once
 from kingdom.mq.dead_letters import DeadLetters
-from kingdom.mq.deduplication import Deduplication, Remembered, Request
+from kingdom.mq.deduplication import Deduplication, PublishRequest, Remembered
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, Refusal, StoreError, ValidationFailed
 from kingdom.mq.failures import Failures, Log, Outcome
 from kingdom.mq.handover import Handover
@@ -27,13 +27,13 @@ from kingdom.mq.moving import Moving
 from kingdom.mq.names import LATEST, MESSAGE_ID, NEVER, Ids
 from kingdom.mq.opening import Opening
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import EngineSettings, Queues
+from kingdom.mq.queues import EngineSettings, QueueStates
 from kingdom.mq.removal import Removal
-from kingdom.mq.search import NotSeenYet, Search
-from kingdom.mq.status import QueueStatus, Waiting
+from kingdom.mq.search import MessageSearch, NotSeenYet
+from kingdom.mq.status import QueueStatus, WaitingMessage
 from kingdom.mq.steady_clock import steady_clock
 from kingdom.mq.stores import STORES
-from kingdom.mq.stores.base import MOST_AT_ONCE, Finding, MessageGone, State, Store, StoreConfig
+from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, MessageStore, State, StoreConfig, StoreFinding
 from kingdom.mq.timers import Timers
 from kingdom.mq.wall_watch import WallWatch
 
@@ -51,7 +51,7 @@ def _no_log(key: str, sentence: str, **facts: object) -> None:
     """Do nothing: the log of those who keep none."""
 
 
-class Published(NamedTuple):
+class Stored(NamedTuple):
     message_id: str
     message_key: str
     #: Whether an earlier message came under the same request id or deduplication key; then it is that one.
@@ -97,7 +97,7 @@ def open_engine(
     lock = Lock(config.root / "lock", "queue manager")
     lock.acquire()
     try:
-        store: Store = tables.load(STORES[config.backend])(config)
+        store: MessageStore = tables.load(STORES[config.backend])(config)
         return Engine(store, settings=settings, clock=clock, wall=wall, log=log, lock=lock)
     except BaseException:
         lock.release()
@@ -107,7 +107,7 @@ def open_engine(
 class Engine:
     def __init__(
         self,
-        store: Store,
+        store: MessageStore,
         *,
         settings: EngineSettings,
         clock: Callable[[], int] | None = None,
@@ -128,7 +128,7 @@ class Engine:
         self.log = log
         self._ids = ids or Ids()
         self._lock = lock
-        self._queues = Queues(store, settings)
+        self._queues = QueueStates(store, settings)
         self._timers = Timers(store, self._queues)
         self._leases = Leases(self._queues)
         self._failures = Failures(store, self._queues, self._timers, self._leases, random, log)
@@ -165,7 +165,7 @@ class Engine:
         return self._opening.loads
 
     @property
-    def queues(self) -> Queues:
+    def queues(self) -> QueueStates:
         self._ensure_loaded()
         return self._queues
 
@@ -189,20 +189,20 @@ class Engine:
         self._ensure_loaded()
         return self._handover
 
-    def take_over(self, queue: str, draft: Draft, message_id: str) -> Published:
+    def take_over(self, queue: str, draft: Draft, message_id: str) -> Stored:
         """Add a message that another store has handed over, where it had this id. Again it is the same message."""
         self._ensure_loaded()
-        request = Request.of_handed_over(queue, message_id)
+        request = PublishRequest.of_handed_over(queue, message_id)
         published = self._publish(queue, draft, request, 0, self._dedup.ids_of_request(request, 1), by_key=False)
         if not published.duplicate:
             self._dedup.note_request(queue, request, (published.message_id,), self.clock())
         return published
 
-    def publish(self, queue: str, draft: Draft, request_id: str = "", client: str = "") -> Published:
+    def publish(self, queue: str, draft: Draft, request_id: str = "", client: str = "") -> Stored:
         """Add a message. A request of this client under an id and with a content that came before returns what it
         led to then."""
         self._ensure_loaded()
-        request = Request.of(client, queue, request_id, (draft,)) if request_id else None
+        request = PublishRequest.of(client, queue, request_id, (draft,)) if request_id else None
         known = self._dedup.ids_of_request(request, 1) if request else None
         published = self._publish(queue, draft, request, 0, known)
         if request and not published.duplicate:
@@ -211,19 +211,19 @@ class Engine:
 
     def publish_batch(
         self, queue: str, drafts: Sequence[Draft], request_id: str = "", client: str = ""
-    ) -> list[Published | Refusal]:
+    ) -> list[Stored | Refusal]:
         """Add messages and return an outcome for each: one that is refused does not stop the others."""
         return all_at_once(self.publishing(queue, drafts, request_id, client))
 
     def publishing(
         self, queue: str, drafts: Sequence[Draft], request_id: str, client: str, budget: Budget | None = None
-    ) -> Steps[list[Published | Refusal]]:
+    ) -> Steps[list[Stored | Refusal]]:
         """Do the same, a part in each turn."""
         self._ensure_loaded()
-        request = Request.of(client, queue, request_id, drafts) if request_id else None
+        request = PublishRequest.of(client, queue, request_id, drafts) if request_id else None
         known = self._dedup.ids_of_request(request, len(drafts)) if request else None
         budget = budget or Budget()
-        outcomes: list[Published | Refusal] = []
+        outcomes: list[Stored | Refusal] = []
         remembered = 0
         try:
             for index, draft in enumerate(drafts):
@@ -242,11 +242,11 @@ class Engine:
         return outcomes
 
     def _remember_part(
-        self, queue: str, request: Request | None, outcomes: Sequence[Published | Refusal], start: int
+        self, queue: str, request: PublishRequest | None, outcomes: Sequence[Stored | Refusal], start: int
     ) -> int:
         """Remember what came of a request from `start` on. Return how many outcomes it has by now."""
         part = outcomes[start:]
-        if request and any(isinstance(outcome, Published) and not outcome.duplicate for outcome in part):
+        if request and any(isinstance(outcome, Stored) and not outcome.duplicate for outcome in part):
             ids = ("" if isinstance(outcome, Refusal) else outcome.message_id for outcome in part)
             self._dedup.note_request(queue, request, (*[""] * start, *ids), self.clock())
         return len(outcomes)
@@ -255,13 +255,13 @@ class Engine:
         self,
         queue_name: str,
         draft: Draft,
-        request: Request | None,
+        request: PublishRequest | None,
         index: int,
         known: tuple[str, ...] | None,
         by_key: bool = True,
-    ) -> Published:
+    ) -> Stored:
         if known is not None and known[index]:
-            return Published(known[index], names.key(queue_name, known[index]), True)
+            return Stored(known[index], names.key(queue_name, known[index]), True)
         queue = self._by_name.get(queue_name)
         if queue is None:
             queue = self._queues.to_publish(queue_name)
@@ -269,7 +269,7 @@ class Engine:
         if by_key and draft.dedup_key:
             original = self._dedup.duplicate_of(queue, draft.dedup_key, now)
             if original is not None:
-                return Published(original, names.key(queue_name, original), True)
+                return Stored(original, names.key(queue_name, original), True)
         payload, extra = message_format.spliced(draft)
         if queue.check is not None:
             wrong = queue.check(payload)
@@ -300,7 +300,7 @@ class Engine:
         self._timers.add(queue, name, due, now)
         if draft.dedup_key:
             self._dedup.note_key(queue_name, draft.dedup_key, name, now)
-        return Published(message_id, names.key(queue_name, message_id))
+        return Stored(message_id, names.key(queue_name, message_id))
 
     def lease(
         self,
@@ -513,17 +513,17 @@ class Engine:
         self._ensure_loaded()
         return self._leases.is_held_by_another(key, consumer)
 
-    def search(self, key: str) -> Search:
+    def search(self, key: str) -> MessageSearch:
         """Begin to look for a message among those that wait in its queue."""
         self._ensure_loaded()
         return self._leases.search(key)
 
-    def was_given_back(self, search: Search, lease_id: str) -> bool:
+    def was_given_back(self, search: MessageSearch, lease_id: str) -> bool:
         """Return whether a message that was leased before is a dead letter, waits, or is out on another lease, after a
         search for it."""
         return self._leases.was_given_back(search, lease_id)
 
-    def is_at_work(self, search: Search) -> bool:
+    def is_at_work(self, search: MessageSearch) -> bool:
         """Return whether a message waits or is leased, after a search for it."""
         return self._leases.is_at_work(search)
 
@@ -601,21 +601,23 @@ class Engine:
         """Return how much is remembered of requests and deduplication keys."""
         return self._dedup.remembered()
 
-    def peek(self, queue: str, limit: int = 10, dead: bool = False) -> list[Waiting]:
+    def peek(self, queue: str, limit: int = 10, dead: bool = False) -> list[WaitingMessage]:
         """Return the messages that come next, or the dead letters, without handing them out; no more than MOST_AT_ONCE
         characters but for the last of them."""
         return all_at_once(self.looking(queue, limit, dead))
 
-    def looking(self, queue: str, limit: int, dead: bool = False, budget: Budget | None = None) -> Steps[list[Waiting]]:
+    def looking(
+        self, queue: str, limit: int, dead: bool = False, budget: Budget | None = None
+    ) -> Steps[list[WaitingMessage]]:
         """Do the same, a part in each turn."""
-        budget, seen, room = budget or Budget(), list[Waiting](), MOST_AT_ONCE
+        budget, seen, room = budget or Budget(), list[WaitingMessage](), MOST_AT_ONCE
         for source, name in list(islice(self._next_ones(queue, limit, dead), limit)):
             if not budget.is_left():
                 yield
                 budget.renew()
             budget.spend()
             now = self.clock()
-            message = Waiting.read(self.store, source.name, name, now)
+            message = WaitingMessage.read(self.store, source.name, name, now)
             if message is not None:
                 created = self._wall_watch.as_told_now(message.created_at, now)
                 seen.append(message._replace(created_at=created))
@@ -662,7 +664,7 @@ class Engine:
         """Load everything anew before the next call: a message that the store could not drop is missing here."""
         self._opening.stale = True
 
-    def check(self, repair: bool = False) -> list[Finding]:
+    def check(self, repair: bool = False) -> list[StoreFinding]:
         """Return what does not fit together in the store. Ends the group: call it between requests."""
         self._ensure_loaded()
         self.commit()

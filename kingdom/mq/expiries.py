@@ -7,14 +7,14 @@ from heapq import heapify, heappop, heappush
 from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID, NEVER
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
+from kingdom.mq.queues import QueueStates
 
 
 class Expiries:
     """Those from an earlier run expire by the wall clock, which may be set meanwhile, but none lives longer after the
     start than it was to live when it was published."""
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: QueueStates) -> None:
         self._queues = queues
         self.begin(0)
 

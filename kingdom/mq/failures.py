@@ -11,8 +11,8 @@ from kingdom.mq.leases import Lease, Leases
 from kingdom.mq.message_format import Failure, MalformedBody
 from kingdom.mq.names import LATEST
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import MessageGone, Store
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.stores.base import MessageGone, MessageStore
 from kingdom.mq.timers import Timers
 
 Code = Literal["VALIDATION_ERROR", "HANDLER_ERROR", "TIMEOUT", "RETRY_EXCEEDED", "POISON"]
@@ -33,7 +33,13 @@ _SENTENCES: Mapping[Code, str] = {
 
 class Failures:
     def __init__(
-        self, store: Store, queues: Queues, timers: Timers, leases: Leases, random: Callable[[], float], log: Log
+        self,
+        store: MessageStore,
+        queues: QueueStates,
+        timers: Timers,
+        leases: Leases,
+        random: Callable[[], float],
+        log: Log,
     ) -> None:
         self._store = store
         self._queues = queues

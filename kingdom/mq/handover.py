@@ -16,9 +16,9 @@ from kingdom.mq.errors import StoreError
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.names import NEVER
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.status import Waiting
-from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, Store
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.status import WaitingMessage
+from kingdom.mq.stores.base import MOST_AT_ONCE, MessageGone, MessageStore
 from kingdom.mq.timers import Timers
 
 HOLD_MS = 60_000
@@ -49,7 +49,7 @@ class Holder:
 
 
 class Handover:
-    def __init__(self, store: Store, queues: Queues, timers: Timers, dead_letters: DeadLetters) -> None:
+    def __init__(self, store: MessageStore, queues: QueueStates, timers: Timers, dead_letters: DeadLetters) -> None:
         self._store = store
         self._queues = queues
         self._timers = timers
@@ -58,21 +58,21 @@ class Handover:
         #: Whether `offer` ended because so many had been taken away by hand; more may be left.
         self.cut_short = False
 
-    def offer(self, queue: str, holder_id: str, limit: int, now: int) -> list[Waiting]:
+    def offer(self, queue: str, holder_id: str, limit: int, now: int) -> list[WaitingMessage]:
         """Give a holder the messages that come next, of a dead-letter queue the dead letters; nobody else gets them."""
         own, sources = self._queues.sources(queue)
         if own is not None and own.next_release <= now:
             self._timers.release_due(own, now)
         holder = self._holders.setdefault(holder_id, Holder())
         holder.until = now + HOLD_MS
-        offered: list[Waiting] = []
+        offered: list[WaitingMessage] = []
         room, left = MOST_AT_ONCE, MOST_CHANGES
         while len(offered) < min(limit, MOST_CHANGES) and room > 0 and left:
             found = self._next(own, sources)
             if found is None:
                 break
             source, name = found
-            message = Waiting.read(self._store, source.name, name, now)
+            message = WaitingMessage.read(self._store, source.name, name, now)
             if message is None:
                 left -= 1
                 continue

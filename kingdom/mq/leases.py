@@ -13,8 +13,8 @@ from kingdom.mq.expiring_map import ExpiringMap, fingerprint
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.names import MESSAGE_ID, NEVER
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.search import NotSeenYet, Search
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.search import MessageSearch, NotSeenYet
 from kingdom.mq.stores.base import DAY_MS
 
 KEPT_MS = DAY_MS
@@ -84,7 +84,7 @@ class Leases:
     _acked_before: dict[str, Lease]
     _expired: ExpiringMap
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: QueueStates) -> None:
         self._queues = queues
         self.by_message_id = LargeMap[str, Lease]()
         #: A heap of (when, message id): the lease may end.
@@ -198,11 +198,11 @@ class Leases:
             return lease_id == lease.lease_id
         return consumer in ("", lease.consumer) or (by_key and lease.queue.policy.ack_by_key)
 
-    def search(self, key: str) -> Search:
+    def search(self, key: str) -> MessageSearch:
         """Begin to look for a message among those that wait in its queue."""
-        return Search(self._queues.by_name.get(names.queue_of_key(key)), key)
+        return MessageSearch(self._queues.by_name.get(names.queue_of_key(key)), key)
 
-    def was_given_back(self, search: Search, lease_id: str) -> bool:
+    def was_given_back(self, search: MessageSearch, lease_id: str) -> bool:
         """Return whether a message that was leased before is a dead letter, waits, or is out on another lease, after a
         search for it."""
         if search.queue is None:
@@ -211,7 +211,7 @@ class Leases:
             return lease.key == search.key and lease.lease_id != lease_id and lease.attempt > 1
         return search.message_id in search.queue.dead or (bool(search.found) and names.attempt_of(search.found) > 0)
 
-    def is_at_work(self, search: Search) -> bool:
+    def is_at_work(self, search: MessageSearch) -> bool:
         """Return whether a message waits or is leased, after a search for it."""
         return search.queue is not None and (search.message_id in self.by_message_id or bool(search.found))
 
@@ -225,7 +225,7 @@ class Leases:
             return LeaseExpired(key=key)
         return self.why_not(self.search(key), lease_id)
 
-    def why_not(self, search: Search, lease_id: str) -> Refusal:
+    def why_not(self, search: MessageSearch, lease_id: str) -> Refusal:
         """Search on for a message. Return why its lease cannot be ended; NotSeenYet: there is more to search."""
         key, message_id = search.key, search.message_id
         if search.queue is None:

@@ -17,8 +17,8 @@ from kingdom.base.home import config as home_config
 from kingdom.base.home.places import Places, find_home
 from kingdom.mq import configuration
 from kingdom.mq.call_fields import WAIT, Call
-from kingdom.mq.calls import CALLS, Work, leases_in
-from kingdom.mq.configuration import Settings
+from kingdom.mq.calls import CALLS, OngoingCall, leases_in
+from kingdom.mq.configuration import QueueSettings
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import Refusal, StoreError
 from kingdom.mq.together import Together
@@ -30,7 +30,7 @@ BACKEND_BY_TRACE = {"payloads": "hybrid", "yirangmq.db": "sqlite", "fs": "filesy
 FORGOTTEN = "what another thread asked for meanwhile failed, or the store was repaired; it may be done or not"
 
 
-def settings_of(path: Path | str | None = None, **config: Any) -> Settings:
+def settings_of(path: Path | str | None = None, **config: Any) -> QueueSettings:
     """Return the settings for a data folder, or those in a configuration file, or those of the home around us.
 
     `config` are keys of config/mq.yaml for a data folder. The store that has left its data there goes on, if none is
@@ -49,10 +49,10 @@ def settings_of(path: Path | str | None = None, **config: Any) -> Settings:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _LocalCall:
     """A call of one thread."""
 
-    work: Work[Engine]
+    work: OngoingCall[Engine]
     #: How often the engine had loaded the store when the last part of it was carried out.
     loads: int = 0
     answer: Answer | None = None
@@ -62,7 +62,7 @@ class _Asked:
 class Local(Calls):
     """The store of these settings. What threads ask for at the same time is made durable together."""
 
-    def __init__(self, settings: Settings, client_id: str = "local") -> None:
+    def __init__(self, settings: QueueSettings, client_id: str = "local") -> None:
         """`client_id` is the consumer when a call names none."""
         self.client_id = client_id
         self._engine: Engine = configuration.open_engine(settings, None, lambda *_, **__: None, _wall)
@@ -83,7 +83,7 @@ class Local(Calls):
         if row is None:
             raise Usage(message=f"only a running manager knows its {command}")
         call = Call(_as_travelled(command, payload), self.client_id, request_id or "")
-        asked = _Asked(Work(row, call))
+        asked = _LocalCall(OngoingCall(row, call))
         until = time.monotonic() + (call[WAIT] / 1000 if row.nothing is not None else 0)
         while True:
             arrivals = self._arrivals
@@ -96,15 +96,15 @@ class Local(Calls):
                 continue
             if row.nothing is None or asked.answer != row.nothing or not self._wait(arrivals, until):
                 return asked.answer
-            asked = _Asked(Work(row, call))
+            asked = _LocalCall(OngoingCall(row, call))
 
-    def _serve(self, asked: _Asked) -> None:
+    def _serve(self, asked: _LocalCall) -> None:
         if self._waits_for_disk:
             self._together.serve(asked)
         else:
             self._carry_out([asked], 0.0)
 
-    def _carry_out(self, group: Sequence[_Asked], until: float) -> None:
+    def _carry_out(self, group: Sequence[_LocalCall], until: float) -> None:
         """Answer several calls and make them durable together. A StoreError is for all: what they did is undecided."""
         with self._arrived:
             self._engine.check_lock()
@@ -129,7 +129,7 @@ class Local(Calls):
                 self._arrivals += 1
                 self._arrived.notify_all()
 
-    def _commit(self, group: Sequence[_Asked]) -> None:
+    def _commit(self, group: Sequence[_LocalCall]) -> None:
         try:
             self._engine.commit()
         except StoreError:

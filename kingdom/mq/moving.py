@@ -11,8 +11,8 @@ from kingdom.mq.errors import InvalidRequest, StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import Ids
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import MessageGone, State, Store
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.stores.base import MessageGone, MessageStore, State
 from kingdom.mq.timers import Timers
 
 Found = tuple[QueueState, State, str]
@@ -22,8 +22,8 @@ Found = tuple[QueueState, State, str]
 class Moving:
     def __init__(
         self,
-        store: Store,
-        queues: Queues,
+        store: MessageStore,
+        queues: QueueStates,
         timers: Timers,
         dead_letters: DeadLetters,
         ids: Ids,

@@ -12,8 +12,8 @@ from kingdom.mq.leases import Leases
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.names import MESSAGE_ID, Ids
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import Found, MessageGone, Store, Stray
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.stores.base import FoundMessages, MessageGone, MessageStore, Stray
 from kingdom.mq.timers import Timers
 from kingdom.mq.wall_watch import WallWatch
 
@@ -25,8 +25,8 @@ LONGEST_OWN_ID = 48
 class Opening:
     def __init__(
         self,
-        store: Store,
-        queues: Queues,
+        store: MessageStore,
+        queues: QueueStates,
         timers: Timers,
         leases: Leases,
         deduplication: Deduplication,
@@ -85,7 +85,7 @@ class Opening:
         if self._store.by_hand:
             self.adopt_strays(ALL, now)
 
-    def _add(self, found: Found, now: int) -> None:
+    def _add(self, found: FoundMessages, now: int) -> None:
         queue = self._queues.get_or_create(found.queue)
         if found.state == "dlq":
             queue.fill_dead([*queue.dead.values(), *found.names])

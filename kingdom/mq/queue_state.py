@@ -26,14 +26,14 @@ RATE_WINDOW_MS = 60_000
 COUNTED = ("published", "consumed", "acked", "nacked", "failed")
 
 
-class Counts(NamedTuple):
+class CountSample(NamedTuple):
     #: When the sample was taken, in ms.
     at: int
     #: One per name in COUNTED.
     values: tuple[int, ...]
 
 
-class Part(NamedTuple):
+class WaitingPart(NamedTuple):
     """Some of the names that wait."""
 
     names: list[str]
@@ -95,7 +95,7 @@ class QueueState:
         self.timings = array("Q")
         self.timings_next = 0
         #: Samples of the counts, for the rates.
-        self.history: deque[Counts] = deque()
+        self.history: deque[CountSample] = deque()
         self.forget()
         self.set_policy(policy)
 
@@ -331,19 +331,19 @@ class QueueState:
     def _delayed_in_order(self) -> Iterator[str]:
         return merge(self.delayed, self.inherited.names)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[WaitingPart]:
         """Yield every waiting name, some at a time, whatever is done with the queue between two parts."""
         for turned in (*self.delayed.parts(), *self.inherited.names.parts()):
-            yield Part([*map(names.rank_first, turned)], -1)
+            yield WaitingPart([*map(names.rank_first, turned)], -1)
         # From the end on: what is taken from a heap moves others towards its beginning.
         end = len(self.ready)
         while end > 0:
             begin = max(0, end - LOOKED_AT_ONCE)
-            yield Part(self.ready[begin:end], begin)
+            yield WaitingPart(self.ready[begin:end], begin)
             end = min(begin, len(self.ready))
         for ordered in (self.mortal, *self.targeted.values()):
             for part in ordered.parts():
-                yield Part(part, -1)
+                yield WaitingPart(part, -1)
 
     def oldest(self) -> int:
         """Return when the oldest waiting message was published; in a long queue, the oldest of those that come next."""
@@ -443,7 +443,7 @@ class QueueState:
         counts = self.counts()
         if self.history and self.history[-1].values == counts:
             return False
-        self.history.append(Counts(now, counts))
+        self.history.append(CountSample(now, counts))
         while len(self.history) > 2 and self.history[1].at <= now - RATE_WINDOW_MS:
             self.history.popleft()
         return True

@@ -11,7 +11,7 @@ from kingdom.mq import original_configuration
 from kingdom.mq.errors import InvalidRequest, QueueNotFound, StoreError
 from kingdom.mq.policy import Policy, merged
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.stores.base import DAY_MS, Store
+from kingdom.mq.stores.base import DAY_MS, MessageStore
 
 LONGEST_NAME = 256
 OWN = "ownPolicy"
@@ -28,8 +28,8 @@ class EngineSettings:
     strict: bool = False
 
 
-class Queues:
-    def __init__(self, store: Store, settings: EngineSettings) -> None:
+class QueueStates:
+    def __init__(self, store: MessageStore, settings: EngineSettings) -> None:
         self._store = store
         self._settings = settings
         #: Policies that were given to queues by a call, or that an earlier system has left with them.

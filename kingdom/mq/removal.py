@@ -10,16 +10,16 @@ from kingdom.mq.budget import MOST_CHANGES, Budget, Steps
 from kingdom.mq.errors import InvalidRequest, MessageNotFound, StoreError
 from kingdom.mq.leases import Leases
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.search import Search
-from kingdom.mq.stores.base import MessageGone, State, Store
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.search import MessageSearch
+from kingdom.mq.stores.base import MessageGone, MessageStore, State
 
 
 class Removal:
     def __init__(
         self,
-        store: Store,
-        queues: Queues,
+        store: MessageStore,
+        queues: QueueStates,
         leases: Leases,
         commit: Callable[[], None],
         distrust_memory: Callable[[], None],
@@ -81,7 +81,7 @@ class Removal:
         self._queues.leaving.pop(name, None)
         return True
 
-    def delete(self, search: Search, budget: Budget) -> bool:
+    def delete(self, search: MessageSearch, budget: Budget) -> bool:
         """Delete one message that waits, or one dead letter, when the search for it finds it within the budget. Return
         whether the search is over. What is leased is its consumer's to end."""
         key, message_id, queue = search.key, search.message_id, search.queue

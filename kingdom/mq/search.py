@@ -8,7 +8,7 @@ from kingdom.mq.errors import Refusal
 from kingdom.mq.queue_state import QueueState
 
 
-class Search:
+class MessageSearch:
     """Look for a message among those that wait in a queue. What comes or goes meanwhile is ignored, but a message
     that is handed out and given back meanwhile may be overlooked."""
 
@@ -57,7 +57,7 @@ class NotSeenYet(Refusal):
 
     code = "ERR_MESSAGE_NOT_FOUND"
 
-    def __init__(self, search: Search, lease_id: str) -> None:
+    def __init__(self, search: MessageSearch, lease_id: str) -> None:
         super().__init__(key=search.key)
         self.search = search
         self.lease_id = lease_id

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from kingdom.mq.mailbox_folders import MailboxFolders
 from kingdom.mq.typed_calls import Answer, Calls, Delivery
-from kingdom.mq.worker import Job, Runner, to_stderr
+from kingdom.mq.worker import QueueWork, Runner, to_stderr
 
 Handler = Callable[[Delivery], object]
 H = TypeVar("H", bound=Handler)
@@ -31,7 +31,7 @@ class Session(Calls):
         """`calls` answers; it is closed with the session."""
         self.timeout = calls.timeout
         self._calls = calls
-        self._jobs: list[Job] = []
+        self._jobs: list[QueueWork] = []
 
     def call(
         self, command: str, payload: Mapping[str, Any], *, request_id: str | None = None, timeout: float | None = None
@@ -65,7 +65,7 @@ class Session(Calls):
         """
 
         def register(function: H) -> H:
-            self._jobs.append(Job(queue, function, concurrency, consumer_id, visibility))
+            self._jobs.append(QueueWork(queue, function, concurrency, consumer_id, visibility))
             return function
 
         return register

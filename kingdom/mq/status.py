@@ -10,7 +10,7 @@ from kingdom.mq import message_format, names
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.policy import Policy
 from kingdom.mq.queue_state import RATE_WINDOW_MS, QueueState
-from kingdom.mq.stores.base import MessageGone, State, Store
+from kingdom.mq.stores.base import MessageGone, MessageStore, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class QueueStatus:
         )
 
 
-class Waiting(NamedTuple):
+class WaitingMessage(NamedTuple):
     """A waiting message, as `peek` shows it."""
 
     message_id: str
@@ -82,7 +82,7 @@ class Waiting(NamedTuple):
     failure: Mapping[str, Any]
 
     @classmethod
-    def read(cls, store: Store, queue: str, name: str, now: int) -> Waiting | None:
+    def read(cls, store: MessageStore, queue: str, name: str, now: int) -> WaitingMessage | None:
         """Read a message, or the message in a dead letter. None when somebody took it away."""
         due = names.due_of(name)
         dead = names.is_dead_letter(name)

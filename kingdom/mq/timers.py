@@ -10,15 +10,15 @@ from kingdom.mq.budget import Budget
 from kingdom.mq.expiries import Expiries
 from kingdom.mq.names import NEVER
 from kingdom.mq.queue_state import QueueState
-from kingdom.mq.queues import Queues
-from kingdom.mq.stores.base import Store
+from kingdom.mq.queues import QueueStates
+from kingdom.mq.stores.base import MessageStore
 
 RELEASED_BY_A_CALL = 64
 RELEASED_AT_ONCE = 250
 
 
 class Timers:
-    def __init__(self, store: Store, queues: Queues) -> None:
+    def __init__(self, store: MessageStore, queues: QueueStates) -> None:
         self._store = store
         self._queues = queues
         #: A heap of (when, queue name): a delayed message of the queue may be due.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kingdom.mq.failures import Log
 from kingdom.mq.leases import Leases
 from kingdom.mq.names import NEVER
-from kingdom.mq.queues import Queues
+from kingdom.mq.queues import QueueStates
 from kingdom.mq.timers import Timers
 
 LOOK_AGAIN_MS = 1_000
@@ -19,7 +19,7 @@ class WallWatch:
 
     def __init__(
         self,
-        queues: Queues,
+        queues: QueueStates,
         timers: Timers,
         leases: Leases,
         clock: Callable[[], int],

@@ -34,7 +34,7 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class QueueWork:
     queue: str
     #: Works on one message: its return acknowledges it, whatever it raises gives it back.
     function: Callable[[Delivery], object]
@@ -135,7 +135,7 @@ class Runner:
     def __init__(
         self,
         calls: Calls,
-        jobs: Sequence[Job],
+        jobs: Sequence[QueueWork],
         *,
         follow: bool = True,
         limit: int | None = None,
@@ -212,7 +212,7 @@ class Runner:
             except FAILURES as error:
                 self._report(f"{delivery.message_key}: {error}")
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: QueueWork) -> None:
         try:
             while not self._stopping.is_set() and self._reserve():
                 delivery = self._take(job)
@@ -240,7 +240,7 @@ class Runner:
             self._taken += 1
             return True
 
-    def _take(self, job: Job) -> Delivery | None:
+    def _take(self, job: QueueWork) -> Delivery | None:
         try:
             with self._lock:
                 self._idle += 1
@@ -256,7 +256,7 @@ class Runner:
         self._stopping.wait(TRY_AGAIN_SECONDS)
         return None
 
-    def _handle(self, job: Job, delivery: Delivery) -> bool:
+    def _handle(self, job: QueueWork, delivery: Delivery) -> bool:
         """Work on one message. Return whether it is done."""
         if not job.acknowledges:
             job.function(delivery)

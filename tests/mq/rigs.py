@@ -15,7 +15,7 @@ from kingdom.mq.names import Ids
 from kingdom.mq.policy import Policy
 from kingdom.mq.queues import EngineSettings
 from kingdom.mq.stores import STORES
-from kingdom.mq.stores.base import Store, StoreConfig
+from kingdom.mq.stores.base import MessageStore, StoreConfig
 from tests.mq.clocks import Clock
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Rig:
             strict,
         )
         self._random = random
-        self._store: Store | None = None
+        self._store: MessageStore | None = None
         self.mq = self._open()
 
     def use(self, policy: Mapping[str, Any], queue: str = QUEUE) -> None:
@@ -126,7 +126,7 @@ class Rig:
     def _open(self) -> Engine:
         self.clock.now, self.step = self.clock.now + self.step, 0
         if self._store is None:
-            store: Store = load(STORES[self.backend])(self.config)
+            store: MessageStore = load(STORES[self.backend])(self.config)
             self._store = store
         return Engine(
             self._store,

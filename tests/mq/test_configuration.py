@@ -23,7 +23,7 @@ def _away_from_a_checkout_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
 
 
-def read(home: Path, **config: Any) -> configuration.Settings:
+def read(home: Path, **config: Any) -> configuration.QueueSettings:
     configure(home, config)
     return configuration.load(Places(home))
 
@@ -157,7 +157,7 @@ def test_paths_of_an_older_file_start_at_its_folder(home: Path) -> None:
     assert store.path(store.part("filesystem")["root"], "fs") == file.parent / "data" / "fs"
 
 
-def original(home: Path, **config: Any) -> configuration.Settings:
+def original(home: Path, **config: Any) -> configuration.QueueSettings:
     file = home / "MainMQ" / "main_mq_configuration.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(config))

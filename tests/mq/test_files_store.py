@@ -14,7 +14,7 @@ import pytest
 
 from kingdom.mq.message_format import Draft
 from kingdom.mq.stores.base import DedupEntry
-from kingdom.mq.stores.request_journal import Journal
+from kingdom.mq.stores.request_journal import RequestJournal
 from tests.mq.rigs import PAYLOAD, QUEUE, Rig
 
 
@@ -328,7 +328,7 @@ def test_messages_are_consumed_while_there_is_no_room_to_remember_requests(
 
 
 def test_half_a_line_of_the_journal_does_not_spoil_the_next(home: Path) -> None:
-    journal = Journal(str(home))
+    journal = RequestJournal(str(home))
     journal.write([DedupEntry("dedup", 1, "q", "a", ("",))])
     whole = (home / "00000001.log").read_bytes()
     with limited_to(len(whole) + 5), pytest.raises(OSError, match="large"):

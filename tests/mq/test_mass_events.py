@@ -9,8 +9,8 @@ import pytest
 
 from kingdom.mq.budget import Budget, step
 from kingdom.mq.call_fields import Call
-from kingdom.mq.calls import CALLS, Work
-from kingdom.mq.engine import Engine, Published
+from kingdom.mq.calls import CALLS, OngoingCall
+from kingdom.mq.engine import Engine, Stored
 from kingdom.mq.errors import LeaseMismatch, MessageNotFound, Refusal
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.message_format import Draft
@@ -72,7 +72,7 @@ def die_all(rig: Rig) -> None:
 def answered(rig: Rig, command: str, **payload: Any) -> Any:
     """Carry a call out to its end, as a manager does, and check that no part is too long. Return the answer."""
     given = {"queue": QUEUE, **payload} if command != "handed_over" else payload
-    work = Work(CALLS[command], Call(given, "c"))
+    work = OngoingCall(CALLS[command], Call(given, "c"))
     parts = 1
     while (data := work.go_on(rig.mq)) is None:
         rig.mq.commit()
@@ -170,7 +170,7 @@ def test_dead_letters_go_back_to_work_in_parts(mass: Rig) -> None:
 
 def test_dead_letters_that_die_again_meanwhile_are_not_reprocessed_twice(mass: Rig) -> None:
     die_all(mass)
-    work = Work(CALLS["reprocess_dlq"], Call({"queue": QUEUE}, "c"))
+    work = OngoingCall(CALLS["reprocess_dlq"], Call({"queue": QUEUE}, "c"))
     assert work.go_on(mass.mq) is None
     mass.clock.pass_(1)
     for leased in mass.mq.lease(QUEUE, "c", MANY):
@@ -245,7 +245,7 @@ def test_a_batch_that_was_killed_between_its_parts_is_published_once(
     before = [seen.message_id for seen in rig.mq.peek(QUEUE, 30)]
     rig.reopen(kill=True)
     outcomes = rig.mq.publish_batch(QUEUE, drafts, "r", "c")
-    assert [one.message_id for one in outcomes[:20] if isinstance(one, Published)] == before
+    assert [one.message_id for one in outcomes[:20] if isinstance(one, Stored)] == before
     assert rig.lease_texts() == [str(number) for number in range(30)]
 
 
@@ -284,7 +284,7 @@ def test_a_message_that_is_not_there_is_looked_for_in_parts(mass: Rig, command: 
         call = Call(
             {"messageKey": UNKNOWN, "leaseId": "1" * 16} if "delete" not in command else {"messageKey": UNKNOWN}, "c"
         )
-        assert Work(CALLS[command], call).go_on(mass.mq) is None
+        assert OngoingCall(CALLS[command], call).go_on(mass.mq) is None
     with pytest.raises(MessageNotFound):
         answer_at_last(mass, command, {"messageKey": UNKNOWN})
 
@@ -348,7 +348,7 @@ def answer_at_last(
     rig: Rig, command: str, payload: Any, meanwhile: Callable[[], object] = lambda: None, again: bool = False
 ) -> Any:
     """Carry a call out to its end, while other things happen between its parts."""
-    work = Work(CALLS[command], Call(payload, "c", again=again))
+    work = OngoingCall(CALLS[command], Call(payload, "c", again=again))
     while (data := work.go_on(rig.mq)) is None:
         meanwhile()
         rig.mq.commit()
@@ -518,7 +518,7 @@ def test_what_was_taken_away_by_hand_is_passed_over_in_parts(
         if f'"payload":{kept}' not in file.read_text().replace(" ", ""):
             file.unlink()
     looked = Calls(rig.mq.store, "read" if command == "hand_over" else "move", monkeypatch)
-    work = Work(CALLS[command], Call({"queue": QUEUE, **more}, "c"))
+    work = OngoingCall(CALLS[command], Call({"queue": QUEUE, **more}, "c"))
     data: Any = None
     turns = 0
     while data is None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kingdom.mq.engine import Published
+from kingdom.mq.engine import Stored
 from kingdom.mq.errors import (
     DeadLetterNotFound,
     InvalidRequest,
@@ -517,11 +517,11 @@ def test_the_same_batch_publishes_once_and_each_of_it_for_itself(rig: Rig) -> No
     drafts = [Draft("{}"), Draft("7"), Draft('{"b": 1}')]
     first = rig.mq.publish_batch(QUEUE, drafts, "req-2")
     rig.mq.commit()
-    assert [type(answer) for answer in first] == [Published, ValidationFailed, Published]
+    assert [type(answer) for answer in first] == [Stored, ValidationFailed, Stored]
     rig.reopen(kill=True)
     again = rig.mq.publish_batch(QUEUE, drafts, "req-2")
     assert isinstance(again[1], ValidationFailed)
-    assert [answer._replace(duplicate=False) for answer in again if isinstance(answer, Published)] == [
+    assert [answer._replace(duplicate=False) for answer in again if isinstance(answer, Stored)] == [
         first[0],
         first[2],
     ]

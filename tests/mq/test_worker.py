@@ -11,7 +11,7 @@ from kingdom.base.errors import BadInput, NotRunning, TookTooLong
 from kingdom.mq import worker
 from kingdom.mq.errors import StoreError
 from kingdom.mq.typed_calls import Answer, Calls, Delivery, Refused
-from kingdom.mq.worker import Job, LeaseExtender, Runner
+from kingdom.mq.worker import LeaseExtender, QueueWork, Runner
 from tests.waiting import SOON
 
 PASSING = [
@@ -64,7 +64,7 @@ class Failing(Calls):
         return delivery.to_answer()
 
 
-def worked(calls: Failing, job: Job) -> list[str]:
+def worked(calls: Failing, job: QueueWork) -> list[str]:
     """Return what a worker says until its message is done."""
     said: list[str] = []
     runner = Runner(calls, [job], report=said.append, report_done=lambda sentence: runner.stop())
@@ -79,7 +79,7 @@ def worked(calls: Failing, job: Job) -> list[str]:
 @pytest.mark.parametrize("failure", PASSING, ids=lambda failure: type(failure).__name__)
 def test_what_may_pass_is_tried_again(command: str, failure: Exception) -> None:
     calls = Failing(command, [failure])
-    said = worked(calls, Job("q", lambda delivery: None))
+    said = worked(calls, QueueWork("q", lambda delivery: None))
     assert "ack" in calls.said
     assert [(str(failure) in sentence, "trying again" in sentence) for sentence in said] == [(True, True)]
 
@@ -89,7 +89,7 @@ def test_a_lease_that_could_not_be_extended_is_not_lost(failure: Exception) -> N
     calls = Failing("extend_lease", [failure])
     lost: list[Delivery] = []
     said: list[str] = []
-    work = Job("q", lambda delivery: calls.extended.wait(SOON))
+    work = QueueWork("q", lambda delivery: calls.extended.wait(SOON))
     runner = Runner(calls, [work], report=said.append, report_done=lambda sentence: runner.stop(), on_lost=lost.append)
     thread = threading.Thread(target=runner.run, daemon=True)
     thread.start()
@@ -104,7 +104,7 @@ def test_a_lease_of_somebody_else_is_lost() -> None:
     lost = threading.Event()
     runner = Runner(
         calls,
-        [Job("q", lambda delivery: lost.wait(SOON))],
+        [QueueWork("q", lambda delivery: lost.wait(SOON))],
         report=lambda sentence: runner.stop(),
         on_lost=lambda delivery: lost.set(),
     )
@@ -130,7 +130,7 @@ def test_an_extension_that_comes_too_late_is_not_mentioned(monkeypatch: pytest.M
     died = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda args: died.set())
     calls = Closing()
-    said = worked(calls, Job("q", lambda delivery: calls.under_way.wait(SOON)))
+    said = worked(calls, QueueWork("q", lambda delivery: calls.under_way.wait(SOON)))
     extenders = [thread for thread in threading.enumerate() if isinstance(thread, LeaseExtender)]
     assert extenders
     calls.done.set()

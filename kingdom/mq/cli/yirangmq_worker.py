@@ -12,7 +12,7 @@ from typing import Any
 from kingdom.base.errors import Exit
 from kingdom.base.runtime.processes import end_with_parent
 from kingdom.mq.typed_calls import Calls, Delivery
-from kingdom.mq.worker import Failed, Job, Runner, to_stderr
+from kingdom.mq.worker import Failed, QueueWork, Runner, to_stderr
 
 LONGEST_VARIABLE = 30_000
 """Characters: Linux refuses to start a command with a variable of more than 128 KiB."""
@@ -31,7 +31,7 @@ class WorkerOptions:
     concurrency: int
 
 
-class Commands:
+class RunningCommands:
     """The command of each message in work."""
 
     def __init__(self, command: str) -> None:
@@ -75,10 +75,10 @@ class Commands:
 
 def work(calls: Calls, options: WorkerOptions, wait: float, show: Callable[[Any], None]) -> int:
     """Let the command work on the messages of a queue, or print them. Return the exit code."""
-    commands = Commands(options.command or "")
+    commands = RunningCommands(options.command or "")
     function = commands.run if options.command else lambda delivery: show(delivery.to_answer())
     acknowledges = options.command is not None
-    job = Job(options.queue, function, options.concurrency, options.consumer, options.visibility, acknowledges)
+    job = QueueWork(options.queue, function, options.concurrency, options.consumer, options.visibility, acknowledges)
     runner = Runner(
         calls,
         [job],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kingdom.base.errors import BadName
 from kingdom.mq.budget import Budget, Steps
 from kingdom.mq.call_fields import Call, Data, Objects, Payload
-from kingdom.mq.calls import CALLS, Command, Work, refused
+from kingdom.mq.calls import CALLS, CommandRow, OngoingCall, refused
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import InvalidRequest, Refusal
 from kingdom.mq.mailbox.counters import UNKNOWN, Counters
@@ -85,7 +85,7 @@ def _answer(context: CommandContext, request: Payload, batch: Call) -> Steps[Dat
             raise Late
         given = payload if isinstance(payload, dict) else {}
         row.check(batch.rights, given)
-        work = Work(row, Call(given, batch.client, str(number), batch.again, batch.rights))
+        work = OngoingCall(row, Call(given, batch.client, str(number), batch.again, batch.rights))
         while (data := work.go_on(context)) is None:
             yield
         answer: Data = {"requestId": number, "ok": True, "data": data}
@@ -101,22 +101,22 @@ def _size(answer: Data) -> int:
     return len(message["payload"]) if message else 0
 
 
-def _on_engine(row: Command[Engine]) -> Command[CommandContext]:
+def _on_engine(row: CommandRow[Engine]) -> CommandRow[CommandContext]:
     def answer(context: CommandContext, call: Call) -> Data | Steps[Data]:
         return row.answer(context.engine, call)
 
-    return Command(answer, row.fields, row.aliases, row.run_once, row.nothing, row.verb)
+    return CommandRow(answer, row.fields, row.aliases, row.run_once, row.nothing, row.verb)
 
 
-COMMANDS: dict[str, Command[CommandContext]] = {
+COMMANDS: dict[str, CommandRow[CommandContext]] = {
     **{name: _on_engine(row) for name, row in CALLS.items()},
-    "health": Command(health, verb=None),
-    "metrics": Command(metrics, verb="look"),
-    "call_batch": Command(call_batch, (CALLS_OF_BATCH,), verb=None),  # each call in it is checked
+    "health": CommandRow(health, verb=None),
+    "metrics": CommandRow(metrics, verb="look"),
+    "call_batch": CommandRow(call_batch, (CALLS_OF_BATCH,), verb=None),  # each call in it is checked
 }
 
 
-def find(name: str) -> tuple[str, Command[CommandContext]] | None:
+def find(name: str) -> tuple[str, CommandRow[CommandContext]] | None:
     """Return a command and its first name, by any of its names in any case."""
     word = name.lower()
     if word in COMMANDS:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kingdom.mq.call_fields import QUEUE, Call, Data
-from kingdom.mq.calls import Command, Work
+from kingdom.mq.calls import CommandRow, OngoingCall
 from kingdom.mq.errors import Refusal
 from kingdom.mq.mailbox.commands import CommandContext
 from kingdom.mq.mailbox.pending import PendingRequest
@@ -17,7 +17,7 @@ from kingdom.mq.mailbox.pending import PendingRequest
 @dataclass(slots=True)
 class Waiter:
     pending: PendingRequest
-    command: Command[CommandContext]
+    command: CommandRow[CommandContext]
     #: Who gets the message: a message may be meant for one consumer only.
     consumer: str
     #: The answer when nothing came in time.
@@ -37,7 +37,7 @@ class LongPolls:
         self._call_of = call_of
         self._waiting: dict[str, list[Waiter]] = {}
 
-    def add(self, pending: PendingRequest, command: Command[CommandContext], nothing: Data, wait_ms: int) -> None:
+    def add(self, pending: PendingRequest, command: CommandRow[CommandContext], nothing: Data, wait_ms: int) -> None:
         """Let a request wait, at most until its deadline."""
         request, call = pending.request, self._call_of(pending)
         if request.deadline_ms:
@@ -80,7 +80,7 @@ class LongPolls:
                 os.unlink(pending.path)
             return False
         try:
-            pending.work = Work(waiter.command, self._call_of(pending))
+            pending.work = OngoingCall(waiter.command, self._call_of(pending))
             data = pending.work.go_on(self._context)
         except Refusal as refusal:
             pending.refuse(refusal.code, str(refusal))

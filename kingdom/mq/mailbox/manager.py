@@ -13,7 +13,7 @@ from kingdom.base.runtime.role import Services, Turn
 from kingdom.base.runtime.wake import Waker
 from kingdom.mq import configuration, time_limit
 from kingdom.mq.client import MANAGER_LOCK
-from kingdom.mq.configuration import Settings
+from kingdom.mq.configuration import QueueSettings
 from kingdom.mq.mailbox.commands import CommandContext
 from kingdom.mq.mailbox.counters import Counters
 from kingdom.mq.mailbox.responses import Responses
@@ -116,7 +116,7 @@ class Manager:
         self._engine.close()
         self._lock.release()
 
-    def _read(self, services: Services) -> Settings:
+    def _read(self, services: Services) -> QueueSettings:
         if self._file is not None:
             return configuration.load(services.places, self._file)
         return configuration.resolve(thawed(services.config), services.places.home, services.places.config / "mq.yaml")
@@ -151,5 +151,5 @@ class Manager:
         self._report(f"{key}: {sentence}{f' ({details})' if details else ''}", "info")
 
 
-def _fixed_at_start(settings: Settings) -> tuple[object, ...]:
+def _fixed_at_start(settings: QueueSettings) -> tuple[object, ...]:
     return tuple(part for key, part in settings.config.items() if key not in ("queues", "policyDefaults"))

@@ -11,20 +11,20 @@ import orjson
 from kingdom.base.disk.bulk import FileIdentity
 from kingdom.base.disk.lock import is_locked
 from kingdom.mq.call_fields import Data
-from kingdom.mq.calls import Command, Work, leases_in
+from kingdom.mq.calls import CommandRow, OngoingCall, leases_in
 from kingdom.mq.mailbox.commands import CommandContext
-from kingdom.mq.mailbox.requests import Request
+from kingdom.mq.mailbox.requests import MailboxRequest
 from kingdom.mq.rights import Rights
 
 
 @dataclass(slots=True)
 class PendingRequest:
-    request: Request
+    request: MailboxRequest
     #: Where the request's file lies.
     path: str
     #: The command's first name; the word that was asked when there is no such command.
     name: str
-    command: Command[CommandContext] | None
+    command: CommandRow[CommandContext] | None
     #: The answer as it will be written.
     answer: bytes = b""
     #: The code of the error it is answered with; None: it succeeded.
@@ -32,7 +32,7 @@ class PendingRequest:
     #: How long it took.
     seconds: float = 0.0
     #: The command as it is carried out; None before that has begun.
-    work: Work[CommandContext] | None = None
+    work: OngoingCall[CommandContext] | None = None
     #: Until when it waits for a message, in ms of the engine's time; 0: it does not wait yet.
     waits_until: int = 0
     #: What its client may do; None: everything.

@@ -32,7 +32,7 @@ class Sender(NamedTuple):
         return cls(status.st_uid, status.st_nlink)
 
 
-class Request(NamedTuple):
+class MailboxRequest(NamedTuple):
     filename: str
     #: Which file of that name it is: a client may use the name again as soon as it has its answer.
     identity: FileIdentity
@@ -64,7 +64,7 @@ class Unreadable(BadInput):
         self.client = client
 
 
-def read(folder: str, filename: str) -> Request:
+def read(folder: str, filename: str) -> MailboxRequest:
     """Return the request in a file. FileNotFoundError: its client removed it; Unreadable: it is not a request."""
     try:
         data, status = read_with_status(f"{folder}/{filename}", LARGEST_REQUEST)
@@ -91,7 +91,7 @@ def _as_our_clients_write(data: bytes) -> Any:
     return value if orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) == data else None
 
 
-def _validated(filename: str, status: os.stat_result, value: dict[str, Any]) -> Request:
+def _validated(filename: str, status: os.stat_result, value: dict[str, Any]) -> MailboxRequest:
     identity, sender = FileIdentity.of(status), Sender.of(status)
     request_id, client = _name(value, "requestId"), _name(value, "clientId")
     command, payload = value.get("command"), value.get("payload")
@@ -111,7 +111,7 @@ def _validated(filename: str, status: os.stat_result, value: dict[str, Any]) -> 
         # Original clients write null where a command has no fields.
         given = payload if isinstance(payload, dict) else {}
         locked = _hidden_name(value)
-        return Request(filename, identity, request_id, client, command, given, deadline or 0, sender, locked)
+        return MailboxRequest(filename, identity, request_id, client, command, given, deadline or 0, sender, locked)
     raise Unreadable("ERR_INVALID_REQUEST", wrong, request_id, client, sender)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kingdom.base.errors import BadConfig
-from kingdom.mq.mailbox.requests import Request, Sender, Unreadable
+from kingdom.mq.mailbox.requests import MailboxRequest, Sender, Unreadable
 from kingdom.mq.mailbox.responses import owner_of
 from kingdom.mq.rights import Rights
 
@@ -32,7 +32,7 @@ class Senders:
                 raise BadConfig(path="mq.yaml", line="", key=f"ipc.clients.{client}.owner", why=why)
         self._rights = {client: Rights(client, about.get("may", {})) for client, about in clients.items()}
 
-    def rights_of(self, request: Request) -> Rights | None:
+    def rights_of(self, request: MailboxRequest) -> Rights | None:
         """Return what the sender of a request may do; None: everything. Unreadable: its client is not the sender's."""
         if why := self._why_not(request.client, request.sender):
             raise Unreadable("ERR_NOT_ALLOWED", why, request.id, request.client, request.sender)

@@ -24,8 +24,8 @@ from kingdom.base.disk.atomic import Disk, make_folder
 from kingdom.base.errors import Collision
 from kingdom.base.home.places import is_hidden
 from kingdom.mq.call_fields import WAIT, Call, Data
-from kingdom.mq.calls import Command, Work
-from kingdom.mq.configuration import Settings
+from kingdom.mq.calls import CommandRow, OngoingCall
+from kingdom.mq.configuration import QueueSettings
 from kingdom.mq.errors import Refusal, StoreError
 from kingdom.mq.mailbox import commands, requests
 from kingdom.mq.mailbox.commands import CommandContext
@@ -33,7 +33,7 @@ from kingdom.mq.mailbox.counters import UNKNOWN
 from kingdom.mq.mailbox.dead import Bounds, DeadRequests
 from kingdom.mq.mailbox.long_polls import LongPolls
 from kingdom.mq.mailbox.pending import PendingRequest, refusal
-from kingdom.mq.mailbox.requests import Request, Unreadable
+from kingdom.mq.mailbox.requests import MailboxRequest, Unreadable
 from kingdom.mq.mailbox.responses import Responses
 from kingdom.mq.mailbox.senders import OTHERS_MAY_WRITE, Senders
 from kingdom.mq.rights import Rights
@@ -57,7 +57,7 @@ class Server:
     def __init__(
         self,
         context: CommandContext,
-        settings: Settings,
+        settings: QueueSettings,
         disk: Disk,
         unsynced: Disk,
         responses: Responses,
@@ -237,7 +237,7 @@ class Server:
         else:
             self._carry_out(pending, command, group)
 
-    def _check_sender(self, request: Request) -> Rights | None:
+    def _check_sender(self, request: MailboxRequest) -> Rights | None:
         """Return what the sender of a request may do; None: everything. Refuse one in the name of another
         user's client, and one whose answer has no folder to go to."""
         rights = self._senders.rights_of(request)
@@ -260,7 +260,7 @@ class Server:
         self._report(f"left {name!r} in {self._folders.requests}: {why}", "error")
 
     def _carry_out(
-        self, pending: PendingRequest, command: Command[CommandContext], group: list[PendingRequest]
+        self, pending: PendingRequest, command: CommandRow[CommandContext], group: list[PendingRequest]
     ) -> None:
         """Answer a request, or let it wait or go on later; then it leaves the group."""
         began = time.perf_counter()
@@ -270,7 +270,7 @@ class Server:
                 if command.run_once(pending.request.payload):
                     # Durably, before it begins: a successor that finds it there does not run it again.
                     self._set_apart(pending, self._disk)
-                pending.work = Work(command, self._call(pending))
+                pending.work = OngoingCall(command, self._call(pending))
             data = pending.work.go_on(self._context)
             if data is None:
                 self._continued.append(pending)
@@ -420,7 +420,7 @@ class Server:
                     back = _free_path(self._folders.requests, request)
                     self._unsynced.move(self._folders.processing / name, back)
 
-    def _refuse_as_interrupted(self, request: Request, name: str) -> None:
+    def _refuse_as_interrupted(self, request: MailboxRequest, name: str) -> None:
         if self._responses.has_folder_for(request.client):
             answer = refusal(request.id, "ERR_INTERNAL_ERROR", INTERRUPTED)
             self._responses.write(request.client, request.id, answer)
@@ -437,7 +437,7 @@ class Server:
         return removed > 0
 
 
-def _free_path(folder: Path, request: Request) -> Path:
+def _free_path(folder: Path, request: MailboxRequest) -> Path:
     """Return a free path for a request: clients may use the same ids. An older request of its client under the same
     id is removed, which withdraws it."""
     path, number = folder / request.filename, 1
@@ -450,7 +450,7 @@ def _free_path(folder: Path, request: Request) -> Path:
     return path
 
 
-def _holds_same(folder: str, request: Request, filename: str = "") -> bool:
+def _holds_same(folder: str, request: MailboxRequest, filename: str = "") -> bool:
     """Return whether a file holds a request of the same client under the same id."""
     try:
         other = requests.read(folder, filename or request.filename)

@@ -76,7 +76,7 @@ class StoreConfig:
         return self.base / given if given else self.root / default
 
 
-class Found(NamedTuple):
+class FoundMessages(NamedTuple):
     """Messages of one queue in one state, in no order. Delayed ones are found as ready: the due time tells."""
 
     queue: str
@@ -106,7 +106,7 @@ class Stray(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StoreFinding:
     """One inconsistency of a store."""
 
     kind: Literal[
@@ -133,7 +133,7 @@ class MessageGone(Exception):
     """The message is not where it was: a person moved or removed it."""
 
 
-class Store(Protocol):
+class MessageStore(Protocol):
     """Every change may wait until commit; after commit it is as durable as the configuration says, but for takes.
 
     A change raises MessageGone when there is nothing to change, and StoreError when the disk fails. If it has
@@ -152,7 +152,7 @@ class Store(Protocol):
     def trouble(self) -> str:
         """What keeps the store from taking messages, as a sentence; empty when nothing does."""
 
-    def load(self) -> Iterator[Found]:
+    def load(self) -> Iterator[FoundMessages]:
         """Yield every message, each once. Changes that a kill has interrupted are finished or undone first."""
 
     def queues(self) -> Mapping[str, str]:
@@ -214,7 +214,7 @@ class Store(Protocol):
     def abandon(self) -> None:
         """Forget the undecided changes; no longer broken."""
 
-    def check(self, repair: bool, now: int) -> list[Finding]:
+    def check(self, repair: bool, now: int) -> list[StoreFinding]:
         """Return what does not fit together. Called between groups; the engine loads anew after a repair."""
 
     def close(self) -> None:

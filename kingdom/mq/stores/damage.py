@@ -6,10 +6,10 @@ from typing import Literal
 
 from kingdom.mq import message_format, names
 from kingdom.mq.message_format import Failure, MalformedBody
-from kingdom.mq.stores.base import Finding, MessageGone, State, Store
+from kingdom.mq.stores.base import MessageGone, MessageStore, State, StoreFinding
 
 
-def finding_of(store: Store, queue: str, state: State, name: str, repair: bool, now: int) -> Finding | None:
+def finding_of(store: MessageStore, queue: str, state: State, name: str, repair: bool, now: int) -> StoreFinding | None:
     """Return what is wrong with a message's body, and mend it; None when nothing is."""
     try:
         body = store.read(queue, state, name)
@@ -20,7 +20,7 @@ def finding_of(store: Store, queue: str, state: State, name: str, repair: bool, 
     except MalformedBody as error:
         text, why = error.text, error.why
     except MessageGone:
-        return Finding("missing_payload", queue, f"{names.key_of(queue, name)} is {state}, and not there", False)
+        return StoreFinding("missing_payload", queue, f"{names.key_of(queue, name)} is {state}, and not there", False)
     else:
         return None
     if not text:
@@ -28,10 +28,10 @@ def finding_of(store: Store, queue: str, state: State, name: str, repair: bool, 
     kind: Literal["truncated", "unreadable"] = "unreadable" if text.rstrip().endswith("}") else "truncated"
     if repair:
         _bury(store, queue, state, name, text, why, now)
-    return Finding(kind, queue, f"{names.key_of(queue, name)}: {why}", repair)
+    return StoreFinding(kind, queue, f"{names.key_of(queue, name)}: {why}", repair)
 
 
-def _bury(store: Store, queue: str, state: State, name: str, text: str, why: str, now: int) -> None:
+def _bury(store: MessageStore, queue: str, state: State, name: str, text: str, why: str, now: int) -> None:
     fields = names.without_lease(name)
     fields.pop(names.EXPIRES, None)
     fields |= {names.REASON: "VALIDATION_ERROR", names.DEAD_SINCE: str(now), names.QUARANTINED: ""}

@@ -37,17 +37,17 @@ from kingdom.mq.stores.base import (
     SPARES_TRIMMED_AT_ONCE,
     TRASH,
     DedupEntry,
-    Finding,
-    Found,
+    FoundMessages,
     MessageGone,
     State,
     StoreConfig,
+    StoreFinding,
     Stray,
     is_take,
     queue_folder,
 )
 from kingdom.mq.stores.files_upkeep import Folders, Messages, StrayFinder, check_queue, listed
-from kingdom.mq.stores.request_journal import Journal
+from kingdom.mq.stores.request_journal import RequestJournal
 
 FOLDERS = ("inbox", "processing", "archive", "dlq", "meta")
 RECORD = "queue.json"
@@ -69,9 +69,9 @@ class FileStore:
         self._batch = FileBatch(self._scratch, durability=config.durability)
         self._disk = Disk(Path(self._scratch), durability=config.durability)
         self._trash = Trash(Path(self._root, TRASH))
-        self._journal = Journal(f"{self._root}/.requests")
+        self._journal = RequestJournal(f"{self._root}/.requests")
         #: What was wrong and is mended since the last check.
-        self._mended: list[Finding] = []
+        self._mended: list[StoreFinding] = []
         #: Each queue's folders by state.
         self._folders: dict[str, Folders] = {}
         #: Ids of messages too large for their files to be written over.
@@ -298,7 +298,7 @@ class FileStore:
         about = about if isinstance(about, dict) else {}
         self.save_queue(queue, orjson.dumps(about).decode())
         if lost:
-            self._mended.append(Finding("lost_policy", queue, f"{folder} had no {RECORD} in meta/", True))
+            self._mended.append(StoreFinding("lost_policy", queue, f"{folder} had no {RECORD} in meta/", True))
         return {"queue": queue, **about}, folder
 
     def _has_messages_of_ours(self, folder: str) -> bool:
@@ -352,7 +352,7 @@ class FileStore:
         inbox = f"{folder}/{self._folder_names['inbox']}"
         return next(queue for queue, folders in self._folders.items() if folders["ready"] == inbox)
 
-    def load(self) -> Iterator[Found]:
+    def load(self) -> Iterator[FoundMessages]:
         try:
             make_folder(Path(self._scratch))
             self._batch.sweep()
@@ -364,9 +364,9 @@ class FileStore:
             for queue, folders in list(self._folders.items()):
                 messages = Messages(folders, self._stray_finder.looked)
                 found = (
-                    Found(queue, "ready", messages.ready),
-                    Found(queue, "inflight", messages.inflight),
-                    Found(queue, "dlq", messages.dead),
+                    FoundMessages(queue, "ready", messages.ready),
+                    FoundMessages(queue, "inflight", messages.inflight),
+                    FoundMessages(queue, "dlq", messages.dead),
                 )
                 if messages.inflight:  # taken by a manager that was killed
                     self._batch.note_unsynced(folders["ready"], folders["inflight"])
@@ -397,8 +397,8 @@ class FileStore:
         except OSError as error:
             raise self._failure("adopt a file", error) from None
 
-    def check(self, repair: bool, now: int) -> list[Finding]:
-        findings: list[Finding] = []
+    def check(self, repair: bool, now: int) -> list[StoreFinding]:
+        findings: list[StoreFinding] = []
         archived_before = now - self._config.archive_keep_ms
         try:
             for queue, folders in self._folders.items():
@@ -406,11 +406,13 @@ class FileStore:
             self.commit()
             findings += self._mended
             self._mended = []
-            findings += [Finding("litter", "", name, False) for name in os.listdir(self._scratch)]
+            findings += [StoreFinding("litter", "", name, False) for name in os.listdir(self._scratch)]
             known = {folders["ready"].rpartition("/")[0] for folders in self._folders.values()}
             for folder in self._queue_folders():
                 if folder not in known and os.path.basename(folder) != "meta":
-                    findings.append(Finding("invalid_state", "", f"{folder} is no queue: no {RECORD} in meta/", False))
+                    findings.append(
+                        StoreFinding("invalid_state", "", f"{folder} is no queue: no {RECORD} in meta/", False)
+                    )
         except OSError as error:
             raise self._failure("look the files over", error) from None
         return findings

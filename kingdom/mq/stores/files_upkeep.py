@@ -18,7 +18,7 @@ from kingdom.base.errors import BadFile
 from kingdom.mq import names
 from kingdom.mq.names import MESSAGE_ID
 from kingdom.mq.stores import damage
-from kingdom.mq.stores.base import SMALL_ENOUGH_TO_KEEP, Finding, State, Store, Stray
+from kingdom.mq.stores.base import SMALL_ENOUGH_TO_KEEP, MessageStore, State, StoreFinding, Stray
 
 Folders = Mapping[str, str]
 """A queue's folders by state."""
@@ -168,14 +168,14 @@ class StrayFinder:
 
 
 def check_queue(
-    queue: str, folders: Folders, store: Store, archived_before: int, repair: bool, now: int
-) -> Iterator[Finding]:
+    queue: str, folders: Folders, store: MessageStore, archived_before: int, repair: bool, now: int
+) -> Iterator[StoreFinding]:
     """Yield what is wrong with a queue's files; with `repair` it is mended, at the latest by the load that follows."""
     for folder in sorted(set(folders.values())):
         if not os.path.isdir(folder):
             if repair:
                 make_folder(Path(folder))
-            yield Finding("missing_payload", queue, f"{folder} is not there", repair)
+            yield StoreFinding("missing_payload", queue, f"{folder} is not there", repair)
             if not repair:
                 return
     where: dict[str, str] = {}
@@ -186,7 +186,7 @@ def check_queue(
             if message_id in where:
                 if where[message_id] == state and repair:  # in two states: the load keeps one of them
                     os.unlink(f"{folders[state]}/{name}.json")
-                yield Finding("doubled", queue, f"{message_id} is {where[message_id]} and {state}", repair)
+                yield StoreFinding("doubled", queue, f"{message_id} is {where[message_id]} and {state}", repair)
                 continue
             where[message_id] = state
             finding = _misplaced(queue, folders, state, name, repair)
@@ -199,10 +199,10 @@ def check_queue(
         if names.due_of(name) <= archived_before:
             if repair:
                 os.unlink(f"{folders['archived']}/{name}.json")
-            yield Finding("stale_archive", queue, name, repair)
+            yield StoreFinding("stale_archive", queue, name, repair)
 
 
-def _misplaced(queue: str, folders: Folders, state: State, name: str, repair: bool) -> Finding | None:
+def _misplaced(queue: str, folders: Folders, state: State, name: str, repair: bool) -> StoreFinding | None:
     """Find a message in a folder that its name does not tell: it waits again under its name."""
     fields = names.fields_of(name)
     told = "inflight" if names.LEASE in fields else "dlq" if names.REASON in fields else "ready"
@@ -210,10 +210,10 @@ def _misplaced(queue: str, folders: Folders, state: State, name: str, repair: bo
         return None
     if repair:
         rename_new(f"{folders[state]}/{name}.json", f"{folders[told]}/{name}.json")
-    return Finding("invalid_state", queue, f"{folders[state]}/{name}.json is {told} by its name", repair)
+    return StoreFinding("invalid_state", queue, f"{folders[state]}/{name}.json is {told} by its name", repair)
 
 
-def _not_ours(queue: str, folders: Folders, state: State, repair: bool) -> Iterator[Finding]:
+def _not_ours(queue: str, folders: Folders, state: State, repair: bool) -> Iterator[StoreFinding]:
     """Find files under names that are none of ours: they go to the inbox, where files laid in by hand are adopted."""
     folder = folders[state]
     there = set(os.listdir(folder))
@@ -229,4 +229,4 @@ def _not_ours(queue: str, folders: Folders, state: State, repair: bool) -> Itera
         if repair:
             rename_new(f"{folder}/{file}", f"{folders['ready']}/{file}")
         kind: Literal["foreign", "bad_name"] = "bad_name" if names.is_id(stem[MESSAGE_ID]) else "foreign"
-        yield Finding(kind, queue, f"{folder}/{file}", repair)
+        yield StoreFinding(kind, queue, f"{folder}/{file}", repair)

@@ -28,11 +28,11 @@ from kingdom.mq.stores.base import (
     SMALL_ENOUGH_TO_KEEP,
     SPARES_TRIMMED_AT_ONCE,
     TRASH,
-    Finding,
-    Found,
+    FoundMessages,
     MessageGone,
     State,
     StoreConfig,
+    StoreFinding,
     queue_folder,
 )
 from kingdom.mq.stores.sqlite import SqliteStore
@@ -156,7 +156,7 @@ class HybridStore(SqliteStore):
             raise self._failure("delete a queue", error) from None
         return True
 
-    def load(self) -> Iterator[Found]:
+    def load(self) -> Iterator[FoundMessages]:
         try:
             make_folder(Path(self._scratch))
             self._batch.sweep()
@@ -199,18 +199,20 @@ class HybridStore(SqliteStore):
         except OSError as error:
             raise self._failure("take payloads over", error) from None
 
-    def check(self, repair: bool, now: int) -> list[Finding]:
+    def check(self, repair: bool, now: int) -> list[StoreFinding]:
         self._settle_all("look it over")
         try:
             orphans = list(self._orphans(list(super().load())))
             findings = [
-                Finding("orphan_payload", self._queue_in(folder), f"{folder}/{file}", repair)
+                StoreFinding("orphan_payload", self._queue_in(folder), f"{folder}/{file}", repair)
                 for folder, file in orphans
             ]
             findings += super().check(repair, now)
             for queue, key, name in self._bodiless():
                 self._mend(repair, key)
-                findings.append(Finding("missing_payload", queue, f"{self._folders.get(queue)}/{_file(name)}", repair))
+                findings.append(
+                    StoreFinding("missing_payload", queue, f"{self._folders.get(queue)}/{_file(name)}", repair)
+                )
             if repair:
                 self._clear_orphans(list(super().load()))
         except OSError as error:
@@ -267,7 +269,7 @@ class HybridStore(SqliteStore):
             self._run_synced("open the store", self._sql["delete_body"], (CLOSED,))
         return said
 
-    def _clear_orphans(self, found: Iterable[Found]) -> None:
+    def _clear_orphans(self, found: Iterable[FoundMessages]) -> None:
         for folder, file in self._orphans(found):
             os.unlink(f"{self._root}/{folder}/{file}")
 
@@ -278,7 +280,7 @@ class HybridStore(SqliteStore):
                 if file.endswith(SPARE):
                     os.unlink(f"{self._root}/{folder}/{file}")
 
-    def _orphans(self, found: Iterable[Found]) -> Iterator[tuple[str, str]]:
+    def _orphans(self, found: Iterable[FoundMessages]) -> Iterator[tuple[str, str]]:
         """Yield the files that no row names: of a publish that was never committed, or a removal that was."""
         named: dict[str, set[str]] = {}
         for queue, _, listed in found:

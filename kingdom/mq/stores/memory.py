@@ -9,7 +9,16 @@ from itertools import islice
 from kingdom.mq import names
 from kingdom.mq.large_map import LargeMap
 from kingdom.mq.names import MESSAGE_ID
-from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray
+from kingdom.mq.stores.base import (
+    DAY_MS,
+    DedupEntry,
+    FoundMessages,
+    MessageGone,
+    State,
+    StoreConfig,
+    StoreFinding,
+    Stray,
+)
 
 
 class MemoryStore:
@@ -27,10 +36,10 @@ class MemoryStore:
         self._entries: deque[DedupEntry] = deque(maxlen=1_000_000)
         self._archive_keep_ms = config.archive_keep_ms
 
-    def load(self) -> Iterator[Found]:
+    def load(self) -> Iterator[FoundMessages]:
         for (queue, _), (state, name, _) in list(self._bodies.items()):
             if state != "archived":
-                yield Found(queue, "ready" if state == "delayed" else state, [name])
+                yield FoundMessages(queue, "ready" if state == "delayed" else state, [name])
 
     def queues(self) -> Mapping[str, str]:
         return dict(self._records)
@@ -108,7 +117,7 @@ class MemoryStore:
     def abandon(self) -> None:
         self.broken = False
 
-    def check(self, repair: bool, now: int) -> list[Finding]:
+    def check(self, repair: bool, now: int) -> list[StoreFinding]:
         stale = [
             (queue, name)
             for queue, archived in self._archived.items()
@@ -118,7 +127,7 @@ class MemoryStore:
         if repair:
             for queue, name in stale:
                 self.drop(queue, "archived", name)
-        return [Finding("stale_archive", queue, name[MESSAGE_ID], repair) for queue, name in stale]
+        return [StoreFinding("stale_archive", queue, name[MESSAGE_ID], repair) for queue, name in stale]
 
     def close(self) -> None:
         pass

@@ -14,7 +14,7 @@ SEGMENT_BYTES = 4 << 20
 MOST_BYTES = 192 << 20
 
 
-class Journal:
+class RequestJournal:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.unsynced = False

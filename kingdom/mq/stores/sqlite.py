@@ -17,7 +17,17 @@ from kingdom.mq import message_format, names
 from kingdom.mq.errors import NoRoom, StoreError
 from kingdom.mq.message_format import MalformedBody
 from kingdom.mq.stores import damage, original_messages, original_rows
-from kingdom.mq.stores.base import DAY_MS, DedupEntry, Finding, Found, MessageGone, State, StoreConfig, Stray, is_take
+from kingdom.mq.stores.base import (
+    DAY_MS,
+    DedupEntry,
+    FoundMessages,
+    MessageGone,
+    State,
+    StoreConfig,
+    StoreFinding,
+    Stray,
+    is_take,
+)
 from kingdom.mq.stores.original_messages import Original
 from kingdom.mq.stores.reserve import Reserve
 from kingdom.mq.stores.write_ahead_log import WriteAheadLog
@@ -58,7 +68,7 @@ class Tables(NamedTuple):
 
 
 @dataclass(slots=True)
-class Change:
+class UnsettledChange:
     """The latest of a message that the tables do not hold yet."""
 
     queue: str
@@ -86,7 +96,7 @@ class SqliteStore:
         #: Whether a power cut may undo all of these steps: they are takes.
         self._only_takes = True
         #: By key, in the order of their first lines in the log.
-        self._changes: dict[str, Change] = {}
+        self._changes: dict[str, UnsettledChange] = {}
         #: Up to which line the log says nothing that the tables do not hold, while they are being deleted; else 0.
         self._spent = 0
         #: Whether changes go into the tables with every commit, until there are none.
@@ -97,7 +107,7 @@ class SqliteStore:
         self._forgot_at = 0
         self._now = 0
         #: What was wrong and is mended since the last check.
-        self._mended: list[Finding] = []
+        self._mended: list[StoreFinding] = []
         #: Whether a name was met that is none.
         self._skipped = False
         #: Whether there were rows of the original at the start: it keeps no policy for most queues.
@@ -127,7 +137,7 @@ class SqliteStore:
         self._only_takes = self._only_takes and is_take(state, to)
         change = self._changes.get(key)
         if change is None:
-            self._changes[key] = Change(queue, to, new, None, False)
+            self._changes[key] = UnsettledChange(queue, to, new, None, False)
         else:
             change.queue, change.state, change.name = queue, to, new
 
@@ -142,7 +152,7 @@ class SqliteStore:
         self._only_takes = False
         change = self._changes.get(key)
         if change is None:
-            self._changes[key] = Change(queue, GONE, name, None, False)
+            self._changes[key] = UnsettledChange(queue, GONE, name, None, False)
         else:
             change.queue, change.state, change.name, change.body = queue, GONE, name, None
         if self._large:
@@ -180,7 +190,7 @@ class SqliteStore:
             self._bytes += len(body)
         self._steps.append((self._append_log, (key, queue, state, name, small)))
         self._only_takes = False
-        self._changes[key] = Change(queue, state, name, small, born)
+        self._changes[key] = UnsettledChange(queue, state, name, small, born)
 
     def read(self, queue: str, state: State, name: str) -> str:
         key = names.key_of(queue, name)
@@ -264,9 +274,9 @@ class SqliteStore:
             self._bytes = sum(len(change.body) for change in self._changes.values() if change.body)
             self._settling = bool(self._changes)
 
-    def _oldest(self, most: int) -> dict[str, Change]:
+    def _oldest(self, most: int) -> dict[str, UnsettledChange]:
         """Return so many changes that the tables have to take in, and those before them that ended in the log."""
-        found: dict[str, Change] = {}
+        found: dict[str, UnsettledChange] = {}
         for key, change in self._changes.items():
             if not (change.born and change.state == GONE):
                 if most == 0:
@@ -304,7 +314,7 @@ class SqliteStore:
             self._connection.executemany(statement, [values for _, values in steps[start:end]])
             start = end
 
-    def _settle(self, changes: Mapping[str, Change]) -> int:
+    def _settle(self, changes: Mapping[str, UnsettledChange]) -> int:
         """Bring the oldest changes into the two tables. Return the last line of the log that is spent: with the last
         change all of them are. Until they are deleted they tell a start more than is needed, and come to the same."""
         bodies, states, ended = [], [], []
@@ -333,7 +343,7 @@ class SqliteStore:
         ((place,),) = self._connection.execute(self._sql[f"select_{which}_of_log"])
         return place or 0
 
-    def _row_of_state(self, key: str, change: Change) -> tuple[Any, ...]:
+    def _row_of_state(self, key: str, change: UnsettledChange) -> tuple[Any, ...]:
         name, state = change.name, change.state
         due = names.due_of(name)
         if state == "delayed" and due <= self._now:
@@ -401,13 +411,13 @@ class SqliteStore:
         now = time.time_ns() // 1_000_000
         self._run_synced("keep a queue's policy", self._sql["save_record"], (key, value, kind, now, now))
 
-    def load(self) -> Iterator[Found]:
+    def load(self) -> Iterator[FoundMessages]:
         self._forget()
         self._recover()
         queues = {queue for (queue,) in self._query("select_queues")}
         lost = set() if self._originals else queues - dict(self._query("select_policies")).keys()
         for queue in lost:
-            self._mended.append(Finding("lost_policy", queue, f"policy:{queue} was not there", True))
+            self._mended.append(StoreFinding("lost_policy", queue, f"policy:{queue} was not there", True))
         for queue in sorted(queues | {change.queue for change in self._changes.values()}):
             waiting = self._query("select_names", (*names.key_range(queue), queue))
             others = self._query("select_others", (queue,))
@@ -425,7 +435,7 @@ class SqliteStore:
         self._skipped = self._skipped or len(good) < len(listed)
         return good
 
-    def _newest(self, queue: str, state: Literal["ready", "inflight", "dlq"], listed: list[str]) -> Found:
+    def _newest(self, queue: str, state: Literal["ready", "inflight", "dlq"], listed: list[str]) -> FoundMessages:
         """Return what the tables list, and what the log says that they have not taken in: only on a full disk is there
         such a thing."""
         if self._changes:
@@ -433,14 +443,14 @@ class SqliteStore:
             listed = [name for name in listed if names.key_of(queue, name) not in self._changes]
             changes = self._changes.values()
             listed += [change.name for change in changes if change.queue == queue and change.state in states]
-        return Found(queue, state, listed)
+        return FoundMessages(queue, state, listed)
 
     def _recover(self) -> None:
         """Bring the tables up to date with what was logged before the start."""
         for key, queue, state, name, body in self._query("select_log"):
             before = self._changes.get(key)
             text = body if body is not None or before is None else before.body
-            self._changes[key] = Change(queue, state, name, text, False)
+            self._changes[key] = UnsettledChange(queue, state, name, text, False)
         if self._changes:
             try:
                 self._write([], settle=len(self._changes))
@@ -461,38 +471,38 @@ class SqliteStore:
     def adopt(self, stray: Stray, name: str) -> None:
         raise MessageGone
 
-    def check(self, repair: bool, now: int) -> list[Finding]:
-        findings: list[Finding] = []
+    def check(self, repair: bool, now: int) -> list[StoreFinding]:
+        findings: list[StoreFinding] = []
         for (said,) in self._run("PRAGMA quick_check(10)"):
             if said != "ok":
-                findings.append(Finding("unreadable", "", f"{self._path}: {said}", False))
+                findings.append(StoreFinding("unreadable", "", f"{self._path}: {said}", False))
         self._now = now
         self._settle_all("look it over")
         for (key,) in self._query("select_stateless"):
             if repair:
                 self._state(key)
-            findings.append(Finding("invalid_state", names.queue_of_key(key), f"{key} has no state", repair))
+            findings.append(StoreFinding("invalid_state", names.queue_of_key(key), f"{key} has no state", repair))
         for queue, key in self._query("select_bodiless"):
             self._mend(repair, key)
-            findings.append(Finding("missing_payload", queue, key, repair))
+            findings.append(StoreFinding("missing_payload", queue, key, repair))
         findings += self._check_names(repair)
         for queue, key, name, state in self._query("select_misstated"):
             if repair:
                 self._query("set_state", (_state_of(name), key))
-            findings.append(Finding("invalid_state", queue, f"{key} is {state!r}", repair))
+            findings.append(StoreFinding("invalid_state", queue, f"{key} is {state!r}", repair))
         findings += self._mended + self._check_bodies(repair, now)
         self._mended = []
         for queue, key in self._query("select_archived", (now - self._config.archive_keep_ms,)):
             self._mend(repair, key)
-            findings.append(Finding("stale_archive", queue, key, repair))
+            findings.append(StoreFinding("stale_archive", queue, key, repair))
         return findings
 
-    def _check_names(self, repair: bool) -> list[Finding]:
+    def _check_names(self, repair: bool) -> list[StoreFinding]:
         """Find rows of the original, and rows whose name is none or another message's: they get their names anew."""
-        findings = [Finding("foreign", queue, key, repair) for queue, key in self._query("select_foreign")]
+        findings = [StoreFinding("foreign", queue, key, repair) for queue, key in self._query("select_foreign")]
         for queue, key, name in self._query("select_states"):
             if name is not None and (not names.is_name(name) or names.key_of(queue, name) != key):
-                findings.append(Finding("bad_name", queue, f"{key} has the name {name[:200]!r}", repair))
+                findings.append(StoreFinding("bad_name", queue, f"{key} has the name {name[:200]!r}", repair))
                 if repair:
                     if names.is_ours(names.id_of_key(key)):
                         self._query("set_queue", (names.queue_of_key(key), key))
@@ -501,8 +511,8 @@ class SqliteStore:
             self._take_over(self._connection)
         return findings
 
-    def _check_bodies(self, repair: bool, now: int) -> list[Finding]:
-        findings: list[Finding] = []
+    def _check_bodies(self, repair: bool, now: int) -> list[StoreFinding]:
+        findings: list[StoreFinding] = []
         for found in list(SqliteStore.load(self)):
             for name in found.names:
                 if (finding := damage.finding_of(self, found.queue, found.state, name, repair, now)) is not None:
@@ -528,7 +538,7 @@ class SqliteStore:
             return
         except (MalformedBody, ValueError):
             name = names.compose(0, self._now, names.tie_of(message_id), names.first_fields(0, ""), message_id)
-        self._query("upsert_state", self._row_of_state(key, Change(queue, "ready", name, None, False)))
+        self._query("upsert_state", self._row_of_state(key, UnsettledChange(queue, "ready", name, None, False)))
 
     def _mend(self, repair: bool, key: str) -> None:
         if repair:

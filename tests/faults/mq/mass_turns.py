@@ -19,7 +19,7 @@ from bench.figures import Found
 from bench.floors import BODY
 from bench.mq_stores import QUEUE, Scratch, opened
 from kingdom.mq.call_fields import Call
-from kingdom.mq.calls import CALLS, Work
+from kingdom.mq.calls import CALLS, OngoingCall
 from kingdom.mq.engine import Engine
 from kingdom.mq.errors import Refusal
 from kingdom.mq.mailbox.manager import collect_young, keep_collections_short
@@ -148,7 +148,7 @@ class Queue:
 
     def call(self, command: str, **payload: Any) -> Iterator[float]:
         """Carry a call out to its end. Yields how long each turn takes."""
-        work = Work(CALLS[command], Call({"queue": QUEUE, **payload}, "bench"))
+        work = OngoingCall(CALLS[command], Call({"queue": QUEUE, **payload}, "bench"))
         data: Any = None
         while data is None:
             began = time.thread_time()

@@ -8,9 +8,9 @@ from shutil import rmtree
 import pytest
 
 from kingdom.mq.call_fields import Call
-from kingdom.mq.calls import CALLS, Work
+from kingdom.mq.calls import CALLS, OngoingCall
 from kingdom.mq.errors import StoreError
-from kingdom.mq.local import Local, _Asked, settings_of
+from kingdom.mq.local import Local, _LocalCall, settings_of
 from tests.mq.mailbox.boxes import ByHand
 
 TOGETHER = (("consume_next", {"queue": "good"}), ("publish", {"queue": "bad", "message": {}}))
@@ -38,7 +38,7 @@ def test_so_it_does_in_a_library(home: Path) -> None:
     for queue in ("good", "bad"):
         mq.publish(queue, {})
     rmtree(home / "fs" / "bad" / "inbox")
-    begun = [_Asked(Work(CALLS[name], Call(payload, "me"))) for name, payload in TOGETHER]
+    begun = [_LocalCall(OngoingCall(CALLS[name], Call(payload, "me"))) for name, payload in TOGETHER]
     with pytest.raises(StoreError):
         mq._carry_out(begun, 0.0)
     delivery = mq.take("good")

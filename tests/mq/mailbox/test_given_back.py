@@ -6,14 +6,14 @@ import orjson
 
 from kingdom.base.disk.bulk import FileIdentity
 from kingdom.mq.mailbox.pending import PendingRequest
-from kingdom.mq.mailbox.requests import Request, Sender
+from kingdom.mq.mailbox.requests import MailboxRequest, Sender
 
 LEASE = {"leaseId": "l1", "messageKey": "msg:q:1"}
 HANDED_OUT = {"message": {"payload": "x"}, "lease": LEASE}
 
 
 def answered(data: dict[str, Any]) -> PendingRequest:
-    request = Request("r.json", FileIdentity(1, 1), "r", "me", "any", {}, 0, Sender(0, 1))
+    request = MailboxRequest("r.json", FileIdentity(1, 1), "r", "me", "any", {}, 0, Sender(0, 1))
     pending = PendingRequest(request, "/r.json", "any", None)
     pending.succeed(data)
     return pending

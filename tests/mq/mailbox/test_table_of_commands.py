@@ -21,7 +21,7 @@ from kingdom.mq.call_fields import (
     Visibility,
     Whole,
 )
-from kingdom.mq.calls import CALLS, Command, Work
+from kingdom.mq.calls import CALLS, CommandRow, OngoingCall
 from kingdom.mq.client import Client
 from kingdom.mq.errors import Refusal
 from kingdom.mq.mailbox.commands import COMMANDS, CommandContext
@@ -37,7 +37,7 @@ def echo(context: CommandContext, call: Call) -> Data:
 
 @pytest.fixture
 def with_echo(box: ByHand, monkeypatch: pytest.MonkeyPatch) -> ByHand:
-    monkeypatch.setitem(COMMANDS, "echo", Command(echo, (WORDS, TIMES), aliases=("say", "repeat")))
+    monkeypatch.setitem(COMMANDS, "echo", CommandRow(echo, (WORDS, TIMES), aliases=("say", "repeat")))
     return box
 
 
@@ -70,7 +70,7 @@ def test_one_more_row_can_wait_for_its_answer(box: ByHand, monkeypatch: pytest.M
     def count(context: CommandContext, call: Call) -> Data:
         return {"ready": context.engine.status(call[Text("queue")]).ready}
 
-    monkeypatch.setitem(COMMANDS, "count", Command(count, nothing={"ready": 0}))
+    monkeypatch.setitem(COMMANDS, "count", CommandRow(count, nothing={"ready": 0}))
     box.data("publish", {"queue": "q", "message": 1})
     box.data("purge", {"queue": "q"})
     name = box.post("count", {"queue": "q", "waitMs": 60_000})
@@ -120,7 +120,7 @@ def test_a_row_names_the_fields_that_its_command_reads(box: ByHand, name: str) -
         payload = Recorded({key: value for key, value in good(name).items() if key != left_out})
         payload.read = read
         with suppress(Refusal):
-            Work(CALLS[name], Call(payload, "me")).go_on(box.engine)
+            OngoingCall(CALLS[name], Call(payload, "me")).go_on(box.engine)
     assert read == {field.name for field in CALLS[name].fields}
 
 
