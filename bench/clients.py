@@ -44,7 +44,7 @@ def our_mailbox(mailbox: Path) -> Queue:
     client = Client(mailbox, timeout=30)
 
     def take() -> None:
-        delivery = client.consume("bench")
+        delivery = client.take("bench")
         assert delivery is not None
         client.ack(delivery)
 

@@ -45,7 +45,7 @@ def requests(client: Client, calls: int) -> list[list[float]]:
     for _ in range(calls):
         times[0].append(seconds(partial(client.publish, "bench", BODY)))
         began = time.perf_counter()
-        delivery = client.consume("bench")
+        delivery = client.take("bench")
         times[1].append(time.perf_counter() - began)
         assert delivery is not None
         times[2].append(seconds(partial(client.ack, delivery)))

@@ -2,7 +2,7 @@
 
     with Client() as mq:
         mq.publish("telemetry", {"temp": 36.5})
-        if delivery := mq.consume("telemetry", wait=5):
+        if delivery := mq.take("telemetry", wait=5):
             print(delivery.payload)
             mq.ack(delivery)
 
@@ -187,8 +187,6 @@ class Client(Calls):
         self._lines: list[_MailboxLine] = []
         self._is_closed = False
         self._together = Together(self._ask)
-        #: Whether the manager takes several calls in one file; an older one does not.
-        self._takes_batches = True
         self._lines.append(self._new_line())
 
     def manager_runs(self) -> bool:
@@ -211,7 +209,7 @@ class Client(Calls):
         """
         seconds = self._timeout(timeout)
         number = check_request_id(request_id) if request_id else self._next_number()
-        if command in TOGETHER and not payload.get("waitMs") and self._takes_batches:
+        if command in TOGETHER and not payload.get("waitMs"):
             asked = _ClientCall(number, self._written(number, command, payload, seconds), seconds)
             try:
                 if not self._together.serve(asked, seconds):
@@ -264,7 +262,7 @@ class Client(Calls):
             left = list(group)
             while left:
                 seconds = max(0.0, end - time.monotonic())
-                part = _first(left) if self._takes_batches else left[:1]
+                part = _first(left)
                 if len(part) == 1:
                     part[0].answer = self._exchange(line, part[0].number, part[0].written, part[0].seconds)
                     left = left[1:]
@@ -272,15 +270,12 @@ class Client(Calls):
                 number = self._next_number()
                 calls = {"calls": [orjson.Fragment(asked.written) for asked in part]}
                 answer = self._exchange(line, number, self._written(number, "call_batch", calls, 0), seconds)
-                if answer["ok"]:
-                    answers = answer["data"]["answers"]
-                    for asked, given in zip(part, answers, strict=False):
-                        asked.answer = given
-                    left = left[len(answers) :]
-                elif answer["error"]["code"] == "ERR_UNKNOWN_COMMAND":
-                    self._takes_batches = False
-                else:
+                if not answer["ok"]:
                     raise refused_by(answer["error"])
+                answers = answer["data"]["answers"]
+                for asked, given in zip(part, answers, strict=False):
+                    asked.answer = given
+                left = left[len(answers) :]
 
     def _exchange(self, line: _MailboxLine, number: str, written: bytes, seconds: float) -> Answer:
         """Send one file and wait for the one that answers it."""
@@ -295,8 +290,6 @@ class Client(Calls):
             raise self._gave_up(name, seconds)
         answer: Answer = orjson.loads(read)
         return answer
-
-    consume = Calls.take
 
     def metrics(self) -> Answer:
         return self.call("metrics", {})

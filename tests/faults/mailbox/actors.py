@@ -90,7 +90,7 @@ def consume(client: Client, notes: Notes, stop: Path, name: str) -> None:
     """Consume until told to stop and nothing is left."""
     while True:
         try:
-            delivery = client.consume(QUEUE, consumer_id=name, visibility=VISIBILITY, wait=0.5)
+            delivery = client.take(QUEUE, consumer_id=name, visibility=VISIBILITY, wait=0.5)
         except Refused as refusal:
             if refusal.code not in ("ERR_QUEUE_NOT_FOUND", TOO_LATE):
                 raise

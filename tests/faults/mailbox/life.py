@@ -34,7 +34,7 @@ def publish(client: Client, *labels: str) -> None:
 
 
 def end(client: Client, bury: bool) -> None:
-    delivery = client.consume(QUEUE)
+    delivery = client.take(QUEUE)
     assert delivery is not None
     label = delivery.payload["label"]
     say("ends", label, delivery.message_id)

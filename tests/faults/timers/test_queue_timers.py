@@ -40,7 +40,7 @@ class Waiting:
     def _wait(self) -> None:
         began = time.monotonic()
         with self._mailbox.client() as client:
-            delivery = client.consume(self._queue, wait=self._seconds)
+            delivery = client.take(self._queue, wait=self._seconds)
             self.took = time.monotonic() - began
             if delivery is not None:
                 self.payload = delivery.payload
@@ -59,7 +59,7 @@ class Busy:
     def _take(self) -> None:
         with self._mailbox.client() as client:
             while not self.got or self.got[-1] != {"n": "last"}:
-                if (delivery := client.consume("busy", wait=20)) is not None:
+                if (delivery := client.take("busy", wait=20)) is not None:
                     self.got.append(delivery.payload)
                     client.ack(delivery)
 
@@ -90,7 +90,7 @@ def test_a_consumer_waits_as_long_as_it_asks_for_while_another_is_busy(mailbox: 
 
 
 def _empty(client: Client, queue: str) -> None:
-    delivery = client.consume(queue)
+    delivery = client.take(queue)
     assert delivery is not None
     client.ack(delivery)
 
@@ -98,9 +98,9 @@ def _empty(client: Client, queue: str) -> None:
 def test_a_lease_that_nobody_renews_ends_after_its_time_and_not_before(mailbox: Running) -> None:
     with mailbox.client() as client:
         client.publish("q", {"n": 1})
-        assert client.consume("q") is not None
+        assert client.take("q") is not None
         began = time.monotonic()
-        again = client.consume("q", wait=LEASE_SECONDS + SOON)
+        again = client.take("q", wait=LEASE_SECONDS + SOON)
         assert again is not None
         assert LEASE_SECONDS - 1 < time.monotonic() - began < LEASE_SECONDS + 10
         client.ack(again)

@@ -17,11 +17,11 @@ from tests.waiting import SOON, wait_until
 def test_the_five_lines_of_the_manual(manager: Running, q: str) -> None:
     with Client(manager.root) as mq:
         mq.publish(q, {"temp": 36.5}, attributes={"unit": "C"})
-        delivery = mq.consume(q)
+        delivery = mq.take(q)
         assert delivery is not None
         assert (delivery.payload, delivery.attributes, delivery.attempt) == ({"temp": 36.5}, {"unit": "C"}, 1)
         mq.ack(delivery)
-        assert mq.consume(q) is None
+        assert mq.take(q) is None
 
 
 def test_a_clients_folder_is_closed_to_others_and_its_files_are_written_over(manager: Running, q: str) -> None:
@@ -52,7 +52,7 @@ def test_a_closed_client_says_so(manager: Running, q: str) -> None:
 def test_text_stays_text(manager: Running, q: str) -> None:
     with manager.client() as mq:
         mq.publish(q, "not JSON: 'quoted' \n큐")
-        delivery = mq.consume(q)
+        delivery = mq.take(q)
         assert delivery is not None
         assert delivery.payload == delivery.text == "not JSON: 'quoted' \n큐"
 
@@ -61,7 +61,7 @@ def test_every_call_has_its_method(manager: Running, q: str) -> None:
     with manager.client() as mq:
         first = mq.publish(q, {"n": 1}, priority=2, type="t", trace_id="x", ttl_sec=60, dedup_key="k")
         assert mq.publish(q, {"n": 2}, dedup_key="k") == first
-        held = mq.consume(q, consumer_id="me", visibility=5)
+        held = mq.take(q, consumer_id="me", visibility=5)
         assert held is not None
         assert mq.extend(held, 60) > held.lease_until
         mq.nack(held, "cannot")
@@ -73,7 +73,7 @@ def test_every_call_has_its_method(manager: Running, q: str) -> None:
         assert mq.reprocess(first.message_key) == 1
         assert mq.peek(q)[0]["messageKey"] == first.message_key
         mq.pause(q)
-        assert mq.consume(q) is None
+        assert mq.take(q) is None
         mq.resume(q)
         assert mq.status(q)["metrics"]["ready"] == 1
         assert q in [queue["queue"] for queue in mq.queues()]
@@ -105,7 +105,7 @@ def test_a_waiting_consumer_wakes_when_a_message_comes(manager: Running, q: str)
 
         def consume() -> None:
             with manager.client() as other:
-                delivery = other.consume(q, wait=20)
+                delivery = other.take(q, wait=20)
                 found.append(delivery and delivery.payload)
 
         thread = threading.Thread(target=consume)
@@ -119,7 +119,7 @@ def test_a_waiting_consumer_wakes_when_a_message_comes(manager: Running, q: str)
 def test_polling_does_without_inotify(manager: Running, q: str) -> None:
     with Client(manager.root, wake="poll") as mq:
         mq.publish(q, 1)
-        assert mq.consume(q) is not None
+        assert mq.take(q) is not None
 
 
 def test_the_file_of_a_read_answer_is_reused_unless_it_has_another_name(manager: Running, home: Path) -> None:

@@ -18,7 +18,7 @@ import sys
 from kingdom.mq import Client
 with Client(sys.argv[1], "worker") as client:
     print("ready", flush=True)
-    client.consume(sys.argv[2], wait=60)
+    client.take(sys.argv[2], wait=60)
 """
 
 
@@ -57,7 +57,7 @@ def test_the_next_message_of_a_killed_worker_waits_for_no_lease(own_manager: Run
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         client.publish("jobs", {"n": 1})
-        delivery = client.consume("jobs")
+        delivery = client.take("jobs")
         assert delivery is not None
         assert delivery.payload == {"n": 1}
         assert list(processing.iterdir()) == []

@@ -92,7 +92,7 @@ def test_without_inotify_polling_does(home: Path) -> None:
     running = Running(home)
     with running.client() as mq:
         mq.publish("q", 1)
-        assert mq.consume("q") is not None
+        assert mq.take("q") is not None
     assert running.stop() == 0
 
 
@@ -166,7 +166,7 @@ def test_a_payload_that_a_pattern_takes_for_ever_on_holds_nobody_up(home: Path) 
         inbox = home / "queue" / "mq" / "fs" / "q" / "inbox"
         (inbox / "by-hand.json").write_text(json.dumps({"payload": payload}))
         (inbox / "text.json").write_text(json.dumps({"payload": "no object"}))
-        assert client.consume("q", wait=5) is None
+        assert client.take("q", wait=5) is None
         wait_until(lambda: len(client.list_dlq("q")) == 2, SOON, "both are dead letters")
         client.publish("q", {"f": "aaa"})
     assert running.stop() == 0

@@ -70,7 +70,7 @@ def test_the_c_client_compiles_and_talks_to_python(manager: Running, home: Path,
 
     assert call("publish", {"queue": q, "message": {"from": "C"}})[0] == 0
     with manager.client() as mq:
-        delivery = mq.consume(q)
+        delivery = mq.take(q)
         assert delivery is not None
         assert delivery.payload == {"from": "C"}
         mq.ack(delivery)

@@ -117,7 +117,7 @@ def test_a_user_who_is_not_listed_can_do_nothing(opened: Running, figure: Figure
     with opened.client("owner") as mq:
         mq.publish("mine", {"n": 1})
         mq.publish("mine", {"n": 2})
-        delivery = mq.consume("mine")
+        delivery = mq.take("mine")
         assert delivery is not None
         forged = [
             lay(opened, STRANGER, "x", "purge", {"queue": "mine"}),
@@ -166,7 +166,7 @@ def test_a_listed_client_does_what_is_listed_and_hears_no_to_the_rest(opened: Ru
 def test_the_consumer_is_who_the_uid_says(opened: Running) -> None:
     with opened.client("owner") as mq:
         mq.publish("telemetry", {"n": 3})
-        held = mq.consume("telemetry")
+        held = mq.take("telemetry")
         assert held is not None
         for payload in (
             {"messageKey": held.message_key, "consumerId": "owner"},

@@ -86,7 +86,7 @@ def test_the_lease_is_held_while_the_command_runs(manager: Running, q: str, home
     with worker(manager, q, command, "--limit", "1", "--visibility", "0.6") as process:
         wait_until(lambda: (home / "started").exists(), SOON, "the command runs")
         with manager.client() as mq:
-            assert mq.consume(q, wait=1) is None
+            assert mq.take(q, wait=1) is None
         (home / "go").write_text("")
         assert process.wait(SOON) == 0
     assert (count(manager, q, "ready"), count(manager, q, "inflight"), count(manager, q, "delayed")) == (0, 0, 0)
@@ -104,7 +104,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(manager: Running, q: str, h
         with suppress(OSError):
             os.close(os.open(home / "never", os.O_WRONLY | os.O_NONBLOCK))
     with manager.client() as mq:
-        again = wait_until(lambda: mq.consume(q, wait=1), SOON, "the message comes back")
+        again = wait_until(lambda: mq.take(q, wait=1), SOON, "the message comes back")
         assert (again.payload, again.attempt) == ({"n": 1}, 2)
         mq.ack(again)
 
