@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,18 +42,21 @@ LINES_AT_ONCE = 500
 WATCH_SECONDS = 2.0
 
 queue_option = click.option("--queue", required=True, metavar="NAME", help="The queue.")
-key_option = click.option(
-    "--message-key", required=True, metavar="KEY", help="The messageKey that publish and consume print."
+KEY_HELP = "The messageKey that publish and consume print."
+key_option = click.option("--message-key", "messageKey", required=True, metavar="KEY", help=KEY_HELP)
+Option = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def limit_option(default: int | None, text: str) -> Option:
+    return click.option("--limit", type=click.IntRange(1), metavar="N", default=default, help=text)
+
+
+HOLDER = (
+    click.option("--message-key", "message_key", required=True, metavar="KEY", help=KEY_HELP),
+    click.option("--lease-id", metavar="ID", help="The leaseId that consume printed."),
+    click.option("--consumer-id", metavar="ID", help=f"The consumer that took it (default: {DEFAULT_CONSUMER})."),
 )
-
-
-def holder_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which leased message is meant, and who holds it."""
-    command = click.option(
-        "--consumer-id", metavar="ID", help=f"The consumer that took it (default: {DEFAULT_CONSUMER})."
-    )(command)
-    command = click.option("--lease-id", metavar="ID", help="The leaseId that consume printed.")(command)
-    return key_option(command)
+"""Which leased message is meant, and who holds it."""
 
 
 @click.group(
@@ -266,64 +269,6 @@ def _lease_seconds(timeout: Milliseconds | None) -> float | None:
 
 
 @cli.command()
-@holder_options
-@connected
-def ack(connection: Connection, message_key: str, lease_id: str | None, consumer_id: str | None) -> None:
-    """Acknowledge a message: its work is done."""
-    connection.call_as_holder("ack", message_key, lease_id, consumer_id)
-
-
-@cli.command()
-@holder_options
-@click.option("--reason", metavar="TEXT", default="", help="Why it failed: kept with the dead letter.")
-@click.option(
-    "--requeue", is_flag=True, help="Retry it by the queue's retry rule; without this it becomes a dead letter at once."
-)
-@connected
-def nack(
-    connection: Connection,
-    message_key: str,
-    lease_id: str | None,
-    consumer_id: str | None,
-    reason: str,
-    requeue: bool,
-) -> None:
-    """Report that the work on a message failed."""
-    connection.call_as_holder("nack", message_key, lease_id, consumer_id, reason=reason, requeue=requeue)
-
-
-@cli.command()
-@holder_options
-@click.option(
-    "--visibility",
-    type=Time("s", positive=True),
-    metavar="SECONDS",
-    help="New length of the lease, from now (default: the queue's policy).",
-)
-@connected
-def extend(
-    connection: Connection,
-    message_key: str,
-    lease_id: str | None,
-    consumer_id: str | None,
-    visibility: float | None,
-) -> None:
-    """Extend the lease on a message, to keep it longer."""
-    connection.call_as_holder("extend_lease", message_key, lease_id, consumer_id, visibilityTimeoutSec=visibility)
-
-
-cli.add_command(click.Command("extend-lease", callback=extend.callback, params=extend.params, help="Same as extend."))
-
-
-@cli.command()
-@queue_option
-@connected
-def status(connection: Connection, queue: str) -> None:
-    """Show the counts, rates and policy of one queue."""
-    connection.call("status", queue=queue)
-
-
-@cli.command()
 @click.option("--watch", is_flag=True, help="Repeat, until Ctrl-C.")
 @click.option("--every", type=Time("s", positive=True), metavar="SECONDS", help="With --watch: how often (default: 2).")
 @connected
@@ -347,32 +292,6 @@ def queues(connection: Connection, watch: bool, every: float | None) -> None:
 
 @cli.command()
 @queue_option
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=10, help="Show at most so many (default: 10).")
-@click.option("--dlq", is_flag=True, help="Show the queue's dead letters instead.")
-@connected
-def peek(connection: Connection, queue: str, limit: int, dlq: bool) -> None:
-    """Show the next messages of a queue, or its dead letters, without taking them."""
-    connection.call("peek", queue=queue, limit=limit, dlq=dlq or None)
-
-
-@cli.command()
-@queue_option
-@connected
-def pause(connection: Connection, queue: str) -> None:
-    """Stop delivering messages from a queue, until `resume`."""
-    connection.call("pause", queue=queue)
-
-
-@cli.command()
-@queue_option
-@connected
-def resume(connection: Connection, queue: str) -> None:
-    """Deliver messages from a paused queue again."""
-    connection.call("resume", queue=queue)
-
-
-@cli.command()
-@queue_option
 @click.option("--yes", is_flag=True, help="Confirm; without this nothing is deleted.")
 @click.option("--dlq", is_flag=True, help="Delete the queue's dead letters instead.")
 @click.option(
@@ -390,19 +309,6 @@ def purge(connection: Connection, queue: str, yes: bool, dlq: bool, older_than: 
     if not yes:
         raise click.UsageError(f"this deletes messages of {queue!r}: add --yes if you mean it")
     connection.call("purge", queue=queue, dlq=dlq, olderThanMs=older_than, archive=archive)
-
-
-@cli.command()
-@queue_option
-@click.option("--to", required=True, metavar="NAME", help="The queue that gets them.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Move at most so many (default: all that wait).")
-@connected
-def move(connection: Connection, queue: str, to: str, limit: int | None) -> None:
-    """Move the messages that wait in a queue to another queue, as they are.
-
-    From a dead-letter queue (NAME-dlq), dead letters are moved and become messages again.
-    """
-    connection.call("move", queue=queue, to=to, limit=limit)
 
 
 @cli.command()
@@ -444,46 +350,6 @@ def delete_queue(connection: Connection, queue: str, yes: bool) -> None:
     if not yes:
         raise click.UsageError(f"this deletes {queue!r} and everything in it: add --yes to confirm")
     connection.call("delete_queue", queue=queue)
-
-
-@cli.command("delete-policy")
-@queue_option
-@connected
-def delete_policy(connection: Connection, queue: str) -> None:
-    """Delete a queue's stored policy, so that the configuration's applies."""
-    connection.call("delete_policy", queue=queue)
-
-
-@cli.command("delete-message")
-@key_option
-@connected
-def delete_message(connection: Connection, message_key: str) -> None:
-    """Delete one message that waits, or one dead letter."""
-    connection.call("delete_message", messageKey=message_key)
-
-
-@cli.command("list-dlq")
-@queue_option
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=100, help="Show at most so many (default: 100).")
-@connected
-def list_dlq(connection: Connection, queue: str, limit: int) -> None:
-    """List the dead letters of a queue, each with its reason."""
-    connection.call("list_dlq", queue=queue, limit=limit)
-
-
-@cli.command("dlq-stats")
-@queue_option
-@click.option(
-    "--since",
-    type=Time("ms"),
-    metavar="MS",
-    default=0,
-    help="Count only those of the last so many milliseconds (default: all).",
-)
-@connected
-def dlq_stats(connection: Connection, queue: str, since: int) -> None:
-    """Count the dead letters of a queue by reason."""
-    connection.call("dlq_stats", queue=queue, sinceMs=since)
 
 
 @cli.command()
@@ -528,32 +394,6 @@ def reprocess(
 
 
 @cli.command()
-@key_option
-@click.option("--off", is_flag=True, help="End the quarantine.")
-@connected
-def quarantine(connection: Connection, message_key: str, off: bool) -> None:
-    """Keep a dead letter out of bulk commands.
-
-    `reprocess --queue` and `purge --dlq` leave it alone until --off.
-    """
-    connection.call("quarantine", messageKey=message_key, quarantined=not off)
-
-
-@cli.command()
-@connected
-def health(connection: Connection) -> None:
-    """Ask whether the manager answers."""
-    connection.call("health")
-
-
-@cli.command()
-@connected
-def metrics(connection: Connection) -> None:
-    """Show what the manager has done since it started."""
-    connection.call("metrics")
-
-
-@cli.command()
 @click.option("--repair", is_flag=True, help="Repair what can be repaired.")
 @config_option
 def check(repair: bool, config: Path | None) -> None:
@@ -566,6 +406,105 @@ def check(repair: bool, config: Path | None) -> None:
     show({"findings": findings})
     if any(not finding["repaired"] for finding in findings):
         sys.exit(int(Exit.FAILED))
+
+
+def _add(name: str, text: str, command: Callable[..., None], options: Sequence[Option]) -> None:
+    command = connected(command)
+    for option in reversed(options):
+        command = option(command)
+    cli.command(name, help=text)(command)
+
+
+def _call(name: str, text: str, *options: Option) -> None:
+    """Add a command that makes the call of its name; its options are named after the call's fields."""
+    _add(name, text, lambda connection, **fields: connection.call(name.replace("-", "_"), **fields), options)
+
+
+def _end(name: str, call: str, text: str, *options: Option) -> None:
+    """Add a command for a message that its consumer holds."""
+    _add(name, text, lambda connection, **fields: connection.call_as_holder(call, **fields), (*HOLDER, *options))
+
+
+_end("ack", "ack", "Acknowledge a message: its work is done.")
+_end(
+    "nack",
+    "nack",
+    "Report that the work on a message failed.",
+    click.option("--reason", metavar="TEXT", default="", help="Why it failed: kept with the dead letter."),
+    click.option(
+        "--requeue",
+        is_flag=True,
+        help="Retry it by the queue's retry rule; without this it becomes a dead letter at once.",
+    ),
+)
+for name, text in {
+    "extend": "Extend the lease on a message, to keep it longer.",
+    "extend-lease": "Same as extend.",
+}.items():
+    _end(
+        name,
+        "extend_lease",
+        text,
+        click.option(
+            "--visibility",
+            "visibilityTimeoutSec",
+            type=Time("s", positive=True),
+            metavar="SECONDS",
+            help="New length of the lease, from now (default: the queue's policy).",
+        ),
+    )
+_call("status", "Show the counts, rates and policy of one queue.", queue_option)
+_call("pause", "Stop delivering messages from a queue, until `resume`.", queue_option)
+_call("resume", "Deliver messages from a paused queue again.", queue_option)
+_call(
+    "peek",
+    "Show the next messages of a queue, or its dead letters, without taking them.",
+    queue_option,
+    limit_option(10, "Show at most so many (default: 10)."),
+    click.option("--dlq", is_flag=True, help="Show the queue's dead letters instead."),
+)
+_call(
+    "move",
+    """Move the messages that wait in a queue to another queue, as they are.
+
+    From a dead-letter queue (NAME-dlq), dead letters are moved and become messages again.
+    """,
+    queue_option,
+    click.option("--to", required=True, metavar="NAME", help="The queue that gets them."),
+    limit_option(None, "Move at most so many (default: all that wait)."),
+)
+_call("delete-policy", "Delete a queue's stored policy, so that the configuration's applies.", queue_option)
+_call("delete-message", "Delete one message that waits, or one dead letter.", key_option)
+_call(
+    "list-dlq",
+    "List the dead letters of a queue, each with its reason.",
+    queue_option,
+    limit_option(100, "Show at most so many (default: 100)."),
+)
+_call(
+    "dlq-stats",
+    "Count the dead letters of a queue by reason.",
+    queue_option,
+    click.option(
+        "--since",
+        "sinceMs",
+        type=Time("ms"),
+        metavar="MS",
+        default=0,
+        help="Count only those of the last so many milliseconds (default: all).",
+    ),
+)
+_call(
+    "quarantine",
+    """Keep a dead letter out of bulk commands.
+
+    `reprocess --queue` and `purge --dlq` leave it alone until --off.
+    """,
+    key_option,
+    click.option("--off", "quarantined", flag_value=False, default=True, help="End the quarantine."),
+)
+_call("health", "Ask whether the manager answers.")
+_call("metrics", "Show what the manager has done since it started.")
 
 
 def main() -> int:
