@@ -20,7 +20,6 @@ from bench.floors import BODY
 from bench.mq_stores import QUEUE, Scratch, opened
 from kingdom.mq.call_fields import Call
 from kingdom.mq.calls import CALLS, OngoingCall
-from kingdom.mq.engine import Engine
 from kingdom.mq.errors import Refusal
 from kingdom.mq.mailbox.manager import collect_young, keep_collections_short
 from kingdom.mq.message_format import Draft

@@ -110,19 +110,6 @@ def test_threads_of_a_client_share_files(manager: Running, q: str) -> None:
         assert client.status(q)["metrics"]["ready"] == 8
 
 
-def test_a_manager_that_knows_no_batches_is_asked_one_by_one(
-    manager: Running, q: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with manager.client() as client:
-        written = client._written
-        monkeypatch.setattr(
-            client, "_written", lambda n, c, *rest, **more: written(n, c.replace("call_", "no_"), *rest, **more)
-        )
-        for _ in range(3):
-            assert len(set(ask_from_threads(client, q, 8))) == 8
-        assert client.status(q)["metrics"]["ready"] == 24
-
-
 def test_a_file_with_several_calls_is_written_as_the_fast_reader_knows_it(box: ByHand) -> None:
     """Byte for byte what orjson would write."""
     import orjson
