@@ -15,7 +15,7 @@ from kingdom.hall.topics import open_topics
 from kingdom.hall.topics.base import PositionGone, PublishOutcome, TopicRecord, TopicsAway, kit_of
 from kingdom.hall.topics.names import COMMANDS, MESSAGES, PASSING, PERSISTED, SIGNALS
 from kingdom.hall.worker.erasing import Erasing
-from kingdom.hall.worker.store import MessageStore, Publication
+from kingdom.hall.worker.store import WorkerStore, Publication
 from kingdom.hall.worker.vitals import Vitals
 
 MOST_TOGETHER = 500
@@ -47,7 +47,7 @@ class WorkerJob:
         self._topics = open_topics(services.config["transport"], kit_of(services, services.config, PASSING))
         self._reader = self._topics.group(self._group, COMMANDS, MESSAGES)
         self._producer = self._topics.producer(patient=True)
-        self._store = MessageStore(self._database, services.clock)
+        self._store = WorkerStore(self._database, services.clock)
         self._vitals = Vitals(services, self._group)
         self._erasing = Erasing(self._database, self._topics)
         #: What was read and is not committed.

@@ -35,7 +35,7 @@ class Publication:
         return Publication(self.topic, self.key, self.value, why=self.why)
 
 
-class MessageStore:
+class WorkerStore:
     """Turns records of `chat.messages.v1` into rows, carries commands out, and says what is to be published of each."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:

@@ -9,7 +9,7 @@ from kingdom.base.runtime.role import Services
 from kingdom.base.times import stamp
 from kingdom.hall.topics.base import TopicRecord, Topics, TopicsAway
 from kingdom.hall.topics.names import MESSAGES
-from kingdom.hall.worker.store import MessageStore
+from kingdom.hall.worker.store import WorkerStore
 
 WRITE_SECONDS = 1.0
 IDLE_SECONDS = 30.0
@@ -50,7 +50,7 @@ class Vitals:
         self._counts["gaps"] += 1
         self._services.log.error(f"messages are lost: {why}")
 
-    def committed(self, records: Sequence[TopicRecord], store: MessageStore) -> None:
+    def committed(self, records: Sequence[TopicRecord], store: WorkerStore) -> None:
         """Count what was committed."""
         self._counts["passed"] += len(records)
         self._counts["stored"], self._counts["repeated"] = store.stored, store.repeated
