@@ -21,7 +21,7 @@ SECONDS = 3600
 IN_TYPES = "core/ReplaceBinaryOperator_BitOr_%"
 """`|` is mostly part of an annotation, which nobody evaluates."""
 FAR = ["tests/contracts", "tests/journey", "tests/faults"]
-SAID = "select test_outcome, diff from work_results"
+SAID = "select test_outcome, output, diff from work_results"
 
 
 def stages(file: str) -> list[list[str]]:
@@ -44,8 +44,8 @@ def drawn_files(room: str, count: int, dice: random.Random) -> list[str]:
     return [str(file) for file in dice.choices(files, [file.stat().st_size for file in files], k=count)]
 
 
-def plant(room: str, count: int, seed: int) -> list[tuple[str, str]]:
-    """Plant drawn defects in the folder that this process is in. Return how each ended, and what it is."""
+def plant(room: str, count: int, seed: int) -> list[tuple[str, str, str]]:
+    """Plant drawn defects in the folder that this process is in. Return the ends, what was printed, and the changes."""
     dice = random.Random(seed)
     files = drawn_files(room, count, dice)
     Path("drawn.toml").write_text(
@@ -73,8 +73,9 @@ def main(room: str, count: int, seed: int) -> int:
     os.chdir(folder)
     os.environ.update(trees.environment(folder, trees.new_folder()))
     ended = plant(room, count, seed)
-    survivors = [diff for outcome, diff in ended if outcome == "SURVIVED"]
-    print(*survivors, sep="\n\n")
+    survivors = [diff for outcome, _, diff in ended if outcome == "SURVIVED"]
+    caught_by = [said.strip().splitlines()[-2:] for outcome, said, _ in ended if outcome != "SURVIVED"]
+    print(*survivors, *(" | ".join(lines) for lines in caught_by), sep="\n\n")
     print(f"drawn defects caught: {len(ended) - len(survivors)} of {len(ended)} (seed {seed})")
     return 0
 
