@@ -74,7 +74,7 @@ def main(room: str, count: int, seed: int) -> int:
     os.environ.update(trees.environment(folder, trees.new_folder()))
     ended = plant(room, count, seed)
     survivors = [diff for outcome, _, diff in ended if outcome == "SURVIVED"]
-    caught_by = [said.strip().splitlines()[-2:] for outcome, said, _ in ended if outcome != "SURVIVED"]
+    caught_by = [said.strip().splitlines()[-3:] for outcome, said, _ in ended if outcome != "SURVIVED"]
     print(*survivors, *(" | ".join(lines) for lines in caught_by), sep="\n\n")
     print(f"drawn defects caught: {len(ended) - len(survivors)} of {len(ended)} (seed {seed})")
     return 0
