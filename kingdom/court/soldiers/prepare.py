@@ -197,6 +197,7 @@ def environment_of(services: Services, names: Iterable[str], soldier: SoldierHan
         "KINGDOM_TASK_ID": soldier.task,
         "KINGDOM_SOLDIER": soldier.task,
         "KINGDOM_RESULT_PATH": str(soldier.result_path),
+        "GIT_CEILING_DIRECTORIES": str(services.places.home),  # where the home is a checkout, that is not their work
     }
 
 

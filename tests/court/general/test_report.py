@@ -683,6 +683,14 @@ def test_a_soldier_can_commit_where_nobody_has_a_name(general: GeneralRig, monke
     assert told.stdout == "work by Kingdom <kingdom@localhost>\n"
 
 
+def test_a_soldier_without_a_repository_finds_none_around_the_home(general: GeneralRig) -> None:
+    subprocess.run(["git", "init", "-q", general.home], check=True)
+    general.runs("git rev-parse --git-dir >found 2>&1\n" + says(status="success"))
+    put(general.home, "tasks", "pending", **task())
+    (kept,) = general.result()["kept"]
+    assert "not a git repository" in Path(kept, "found").read_text()
+
+
 OWNERS = """\
 [include]
 \tpath = .more
