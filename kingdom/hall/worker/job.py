@@ -15,7 +15,7 @@ from kingdom.hall.topics import open_topics
 from kingdom.hall.topics.base import PositionGone, PublishOutcome, TopicRecord, TopicsAway, kit_of
 from kingdom.hall.topics.names import COMMANDS, MESSAGES, PASSING, PERSISTED, SIGNALS
 from kingdom.hall.worker.erasing import Erasing
-from kingdom.hall.worker.store import WorkerStore, Publication
+from kingdom.hall.worker.store import Publication, WorkerStore
 from kingdom.hall.worker.vitals import Vitals
 
 MOST_TOGETHER = 500
