@@ -27,7 +27,7 @@ HOUSE = Path(__file__).resolve().parent.parent
 INSIDE = f"{HOUSE}/kingdom/"
 IS_FUNCTION, IS_GENERATOR = 0x01, 0x20 | 0x80 | 0x200  # of code objects: inspect.CO_OPTIMIZED, CO_GENERATOR, …
 FORGET, WRITE = signal.SIGRTMIN, signal.SIGRTMIN + 1
-SECONDS = 60.0
+SECONDS = 150.0
 COORDINATOR = """
 open(os.path.join(os.environ["KINGDOM_WORKSPACE"], "done"), "w")
 os.unlink(sys.argv[1])
@@ -133,7 +133,7 @@ class Walk:
         give_up = time.monotonic() + SECONDS
         while not predicate():
             if time.monotonic() > give_up:
-                raise TimeoutError(f"not within a minute: {what}")
+                raise TimeoutError(f"not in time: {what}")
             time.sleep(0.01)
 
     def signal(self, number: int, suffix: str) -> None:
