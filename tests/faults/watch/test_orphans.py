@@ -69,7 +69,7 @@ def check_orphans(tree: Path, launcher: str, serving_killed: bool, took: list[fl
 @contextmanager
 def innocents(court: Kingdom) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Names like soldiers', our home without a task, a task of another home, a pid that was once a soldier's."""
-    home, task = str(court.home), "task-20261118-001"
+    home, task = str(court.home), f"task-{time.strftime('%Y%m%d', time.gmtime())}-001"  # as the soldier's own
     cases: dict[str, tuple[list[str], dict[str, str]]] = {
         "soldier-1": (["bash", "-c", "exec -a soldier-1 sleep 60"], {}),
         "soldier-10": (["bash", "-c", "exec -a soldier-10 sleep 60"], {}),
