@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure, exactly
-from tests.faults.watch.kingdoms import LAUNCHERS, ROLES, Kingdom, kingdom, one_of
+from tests.faults.watch.kingdoms import LAUNCHERS, PATIENT, ROLES, Kingdom, kingdom, one_of
 from tests.waiting import SOON, stays, wait_until
 
 LOOPING = homes.GENERAL
@@ -29,7 +29,7 @@ MOST_LIVES = 7
 
 def check_import_failure(tree: Path, launcher: str) -> list[str]:
     """A role whose code cannot even be loaded: all that stands between it and a spinning machine is bin/role."""
-    with kingdom(launcher, tree=tree, env=SCALED) as court:
+    with kingdom(launcher, tree=tree, config=PATIENT, env=SCALED) as court:
         court.up()
         others = {role: pid for role, pid in court.pids().items() if role != "envoy"}
         (tree / "kingdom" / "court" / "envoy" / "__init__.py").write_text("raise ImportError('half an upgrade')\n")
@@ -42,7 +42,7 @@ def check_import_failure(tree: Path, launcher: str) -> list[str]:
 
 
 def check_short_lives(tree: Path, launcher: str, length: float) -> list[str]:
-    with kingdom(launcher, tree=tree, env=SCALED) as court:
+    with kingdom(launcher, tree=tree, config=PATIENT, env=SCALED) as court:
         court.up()
         others = {role: pid for role, pid in court.pids().items() if role != LOOPING}
         lives = 0
@@ -58,7 +58,7 @@ def check_short_lives(tree: Path, launcher: str, length: float) -> list[str]:
 
 
 def check_long_lives(tree: Path, launcher: str) -> list[str]:
-    with kingdom(launcher, tree=tree, env=SCALED) as court:
+    with kingdom(launcher, tree=tree, config=PATIENT, env=SCALED) as court:
         court.up()
         for _ in range(6):
             live_for(court, LONG)

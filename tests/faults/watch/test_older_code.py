@@ -10,10 +10,7 @@ import pytest
 
 from tests.faults import trees
 from tests.faults.oracle import Figure
-from tests.faults.watch.kingdoms import ROLES, Kingdom, Load, kingdom, one_of
-
-PATIENT = {"system": {"heartbeat": {"threshold_seconds": 60}}}
-"""Nobody is to be taken for hung while a busy machine loads seven roles one after the other."""
+from tests.faults.watch.kingdoms import PATIENT, ROLES, Kingdom, Load, kingdom, one_of
 
 
 def upgrade(tree: Path) -> None:
