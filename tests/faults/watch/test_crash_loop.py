@@ -10,7 +10,7 @@ import pytest
 from tests.faults import homes, trees
 from tests.faults.oracle import Figure, exactly
 from tests.faults.watch.kingdoms import LAUNCHERS, PATIENT, ROLES, Kingdom, kingdom, one_of
-from tests.waiting import SOON, stays, wait_until
+from tests.waiting import LATER, SOON, stays, wait_until
 
 LOOPING = homes.GENERAL
 FASTER = 10
@@ -23,7 +23,6 @@ SCALED = {
 }
 SHORT = (0.1 / FASTER, 10 / FASTER, 20 / FASTER)
 LONG = 90 / FASTER
-QUARANTINED_WITHIN = 30.0
 MOST_LIVES = 7
 
 
@@ -35,7 +34,7 @@ def check_import_failure(tree: Path, launcher: str) -> list[str]:
         (tree / "kingdom" / "court" / "envoy" / "__init__.py").write_text("raise ImportError('half an upgrade')\n")
         trees.compile_program(tree)
         court.cause_fault("envoy", "crash")
-        wait_until(lambda: is_quarantined(court, "envoy"), QUARANTINED_WITHIN, f"quarantined: {court.logs()}")
+        wait_until(lambda: is_quarantined(court, "envoy"), LATER, f"quarantined: {court.logs()}")
         wrong = steady(court, others)
         wrong += [] if not court.role_processes("envoy") else ["the quarantined role runs"]
         return wrong + told_once(court, "envoy")
