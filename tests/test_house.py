@@ -517,8 +517,7 @@ def tracked(root: Path) -> list[Path]:
     return [path for name in sorted(names) if (path := root / name).is_file()]
 
 
-CLASSES_THAT_SHARE_A_NAME = frozenset("Engine Field Found Job Part Published Queues Request _Asked".split())
-"""Each of these is still the name of two classes, one of them of the queue."""
+CLASSES_THAT_SHARE_A_NAME = frozenset({"Engine"})  # a model's, and that of the queue
 
 
 def shared_class_names(root: Path) -> Iterator[str]:

@@ -32,7 +32,7 @@ SENT_TYPES = ("TEXT", "IMAGE")
 Json = dict[str, Any]
 
 
-class Field(NamedTuple):
+class InputField(NamedTuple):
     """What a field of a body must be: for the check of a request, and for the description of the operation."""
 
     #: Returns what is wrong with a value, or "".
@@ -41,7 +41,7 @@ class Field(NamedTuple):
     is_needed: bool = True
 
 
-Fields = Mapping[str, Field]
+Fields = Mapping[str, InputField]
 
 
 class Page(NamedTuple):
@@ -103,7 +103,7 @@ async def _raw(request: Request) -> bytes:
     return bytes(raw)
 
 
-def _text(least: int, most: int) -> Field:
+def _text(least: int, most: int) -> InputField:
     """Return a text of so many characters."""
 
     def check(value: Any) -> str:
@@ -113,10 +113,10 @@ def _text(least: int, most: int) -> Field:
             return f"Must have {least} to {most} characters"
         return "Must not hold U+0000" if "\0" in value else ""
 
-    return Field(check, {"type": "string", "minLength": least, "maxLength": most, "pattern": r"^[^\u0000]*$"})
+    return InputField(check, {"type": "string", "minLength": least, "maxLength": most, "pattern": r"^[^\u0000]*$"})
 
 
-def _room_name() -> Field:
+def _room_name() -> InputField:
     whole = _text(1, 100)
 
     def check(value: Any) -> str:
@@ -125,17 +125,17 @@ def _room_name() -> Field:
             return why
         return "" if any(map(_is_seen, value)) else "Must not look empty"
 
-    return Field(check, {**whole.schema, "pattern": _pattern(NAME)})
+    return InputField(check, {**whole.schema, "pattern": _pattern(NAME)})
 
 
 def _is_seen(character: str) -> bool:
     return character not in BLANKS and unicodedata.category(character)[0] not in "CMZ"
 
 
-def _or_none(field: Field) -> Field:
+def _or_none(field: InputField) -> InputField:
     """Return a field that may be left out or null."""
     schema = {"anyOf": [field.schema, {"type": "null"}]}
-    return Field(lambda value: "" if value is None else field.check(value), schema, is_needed=False)
+    return InputField(lambda value: "" if value is None else field.check(value), schema, is_needed=False)
 
 
 def _email(value: Any) -> str:
@@ -151,8 +151,10 @@ def cursor(value: Any) -> str:
     return "" if is_ulid(value) else "Expected 26 upper-case Crockford characters"
 
 
-def _one_of(*words: str) -> Field:
-    return Field(lambda value: "" if value in words else f"Must be one of {', '.join(words)}", {"enum": list(words)})
+def _one_of(*words: str) -> InputField:
+    return InputField(
+        lambda value: "" if value in words else f"Must be one of {', '.join(words)}", {"enum": list(words)}
+    )
 
 
 def name(value: object) -> str:
@@ -168,9 +170,9 @@ def _pattern(expression: re.Pattern[str]) -> str:
     return f"^{expression.pattern}".replace("\\Z", "$")
 
 
-ADDRESS = Field(_email, {"type": "string", "maxLength": LONGEST_EMAIL, "pattern": _pattern(EMAIL)})
-CURSOR = Field(cursor, {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"})
-FILE = Field(name, {"type": "string", "pattern": "^[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]{0,199}$"})
+ADDRESS = InputField(_email, {"type": "string", "maxLength": LONGEST_EMAIL, "pattern": _pattern(EMAIL)})
+CURSOR = InputField(cursor, {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"})
+FILE = InputField(name, {"type": "string", "pattern": "^[A-Za-z0-9_:@+-][A-Za-z0-9._:@+-]{0,199}$"})
 INVITE = _or_none(_text(1, 100))
 NEW_PASSWORD = _text(passwords.LONG_ENOUGH, passwords.LONGEST)
 # What may be tried at a login: imported accounts may have what nobody can register with now.
