@@ -462,6 +462,7 @@ def test_objects_of_a_kept_clone_stay_in_the_mirror_when_a_branch_is_rewritten(h
     git(workspace, "commit", "-q", "--allow-empty", "-m", "mine")
     (mirror,) = (home / "state" / "gen-pr" / "mirrors").glob("*.git")
     eager = {"gc.autoPackLimit": "1", "gc.pruneExpire": "now", "gc.autoDetach": "false", "fetch.unpackLimit": "1"}
+    eager["maintenance.strategy"] = "gc"  # as git does by default before 2.54
     for name, value in eager.items():
         git(mirror, "config", name, value)
     git(repo, "reset", "-q", "--hard", "HEAD~1")
