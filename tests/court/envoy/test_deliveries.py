@@ -307,9 +307,9 @@ def test_what_may_have_been_posted_is_not_looked_for_before_it_has_had_the_time_
 def test_new_configuration_comes_at_once_but_not_while_a_channel_is_being_called(
     job: EnvoyJob, given: Services, clock: Clock
 ) -> None:
-    renewed, again = replace(given), replace(given)
+    renewed, again = (replace(given, config={**given.config, "note": word}) for word in ("renewed", "again"))
     job.reload(renewed)
-    assert job._services is renewed
+    assert job._services.config["note"] == "renewed"
     job.turn(None)
     Errand.held.clear()
     clock.pass_(3)
@@ -317,7 +317,7 @@ def test_new_configuration_comes_at_once_but_not_while_a_channel_is_being_called
     assert job._deliveries.is_calling
     job.reload(again)
     job.turn({})
-    assert job._services is renewed
+    assert job._services.config["note"] == "renewed"
     Errand.held.set()
-    wait_until(lambda: (job.turn({}), job._services is again)[1], SOON, "the call has returned")
+    wait_until(lambda: (job.turn({}), job._services.config["note"] == "again")[1], SOON, "the call has returned")
     assert [draft.id for draft in Errand.posted] == ["msg-1"]

@@ -95,9 +95,13 @@ OPEN = {
 }
 
 
+PROGRAM = f"{DOCS.parents[1]}:{sysconfig.get_path('purelib')}"
+
+
 def _runs_for_others(python: str) -> bool:
     try:
-        return subprocess.run([python, "-c", ""], user=61001, check=False).returncode == 0
+        words, environment = [python, "-c", "import kingdom.mq"], {"PYTHONPATH": PROGRAM}
+        return subprocess.run(words, user=61001, cwd="/", env=environment, check=False).returncode == 0
     except OSError:
         return False
 
@@ -107,7 +111,7 @@ def test_other_users_reach_the_mailbox_of_the_unit() -> None:
     """By the unit's own words, but for where its home is: the manager as one user, a client as another."""
     python = next(filter(_runs_for_others, (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}")), None)
     if python is None:
-        pytest.skip("NO PYTHON THAT OTHER USERS MAY START: NOT TESTED")
+        pytest.skip("NO PROGRAM THAT OTHER USERS MAY START: NOT TESTED")
     said = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] not in "#[")
     home = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
     configure(home, {"durability": "process", "backend": "memory", "ipc": OPEN})
@@ -115,8 +119,7 @@ def test_other_users_reach_the_mailbox_of_the_unit() -> None:
     for path in (home, home / "config", home / "config" / "mq.yaml"):
         os.chown(path, 61001, 61001)
     manager: dict[str, Any] = {"user": 61001, "group": 61001, "extra_groups": [62000], "umask": 0o077, "cwd": home}
-    path = f"{DOCS.parents[1]}:{sysconfig.get_path('purelib')}"
-    environment = {**os.environ, "KINGDOM_HOME": str(home), "PYTHONPATH": path}
+    environment = {**os.environ, "KINGDOM_HOME": str(home), "PYTHONPATH": PROGRAM}
     prepare = said["ExecStartPre"].replace(said["Environment"].partition("=")[2], str(home))
     subprocess.run(prepare.split(), check=True, **manager)
     serve = [python, *said["ExecStart"].split()[1:]]
