@@ -70,6 +70,8 @@ def test_a_plan_waits_for_a_yes(team: Team) -> None:
 @pytest.mark.parametrize("word", ["no", pytest.param("아니요", marks=trees.in_campaigns)])
 def test_after_a_no_nothing_is_given_out(word: str, team: Team) -> None:
     asked(team)
+    team.council.settle()
+    assert team.told("task_assignment") == [], "the plan waits"
     team.answer(word)
     assert team.result(SECOND)["reason"] == "the plan was not approved"
     team.until(lambda: team.council.everything == [], "what waited is dropped")

@@ -118,7 +118,7 @@ async def test_who_is_hung_up_on_and_does_not_read_is_cut(monkeypatch: pytest.Mo
     monkeypatch.setattr(frames, "CLOSE_SECONDS", 0.2)
     echo = Echo()
     async with listening(echo) as port:
-        socket = await connect(f"ws://127.0.0.1:{port}", max_queue=1)
+        socket = await connect(f"ws://127.0.0.1:{port}", max_queue=1, ping_interval=None)
         await socket.send("close")
         socket.transport.pause_reading()
         await asyncio.wait_for(echo.ended.wait(), SOON)
