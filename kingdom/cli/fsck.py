@@ -102,9 +102,8 @@ def _as_text(places: Places, findings: Sequence[FsckFinding], repair: bool) -> I
         return
     repaired = sum(finding.repaired for finding in findings)
     could = sum(bool(finding.repair) for finding in findings)
-    rest = (
-        f"{repaired} repaired" if repair else f"{could} can be repaired: `{home.command()} fsck --repair`, after `down`"
-    )
+    how = f": `{home.command()} fsck --repair`, after `down`" if could else ""
+    rest = f"{repaired} repaired" if repair else f"{could or 'none'} can be repaired{how}"
     yield f"{count(len(findings), 'finding')}, {rest}."
 
 

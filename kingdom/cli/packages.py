@@ -212,7 +212,7 @@ def _faults_of_schedules(schedules: Sequence[Mapping[str, Any]]) -> Iterator[tup
     names = [schedule["name"] for schedule in schedules]
     for number, schedule in enumerate(schedules):
         if schedule["name"] in names[:number]:
-            yield ("schedules", number, "name"), f"{schedule['name']!r} stands here a second time"
+            yield ("schedules", number, "name"), f"{schedule['name']!r} is here a second time"
         if (wrong := flaw(schedule["cron"], schedule.get("timezone"))) is not None:
             yield ("schedules", number, wrong[0]), wrong[1]
 

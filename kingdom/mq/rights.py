@@ -31,7 +31,7 @@ class Rights:
             return
         for queue in named or [ALL]:
             if not any(_fits(queue, pattern) for pattern in allowed):
-                where = "without naming a queue" if queue == ALL else f"in {queue!r}"
+                where = "in every queue" if queue == ALL else f"in {queue!r}"
                 raise NotAllowed(client=self.client, verb=verb, where=where)
 
 

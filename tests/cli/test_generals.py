@@ -97,7 +97,7 @@ def test_what_no_clock_can_keep_is_told_with_its_line(terminal: Terminal, tmp_pa
     bad_hour, bad_zone, twice, bad_cron = (row.rpartition("manifest.yaml")[2] for row in told.err.splitlines())
     assert bad_hour.startswith(":6: schedules.0.cron: '0 25 * * *': ")
     assert bad_zone == ":7: schedules.1.timezone: there is no time zone 'Asia/Seol', did you mean 'Asia/Seoul'?"
-    assert twice == ":8: schedules.2.name: 'b' stands here a second time"
+    assert twice == ":8: schedules.2.name: 'b' is here a second time"
     assert bad_cron.startswith(":8: schedules.2.cron: 'every day' must have five fields")
     assert not terminal.places.manifest("gen-x").exists()
 

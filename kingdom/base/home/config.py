@@ -227,7 +227,7 @@ def _note_lines(node: yaml.Node, at: tuple[str | int, ...], lines: Lines, path: 
         for key, part in node.value:
             if key.value in seen:
                 line = f":{key.start_mark.line + 1}"
-                raise BadConfig(path=path, line=line, key=key.value, why="stands here a second time")
+                raise BadConfig(path=path, line=line, key=key.value, why="is here a second time")
             seen.add(key.value)
             lines[(*at, key.value)] = key.start_mark.line + 1
             _note_lines(part, (*at, key.value), lines, path)

@@ -76,7 +76,7 @@ MISTAKES = {
     "a list for a group": ("slack: [a]\n", r"king\.yaml:1: slack: "),
     "a list for everything": ("- a\n", r"king\.yaml:1: the file: must hold keys and values"),
     "a text for everything": ("hello\n", r"king\.yaml:1: the file: must hold keys and values"),
-    "a key twice": (KING + "slack: {}\n", r"king\.yaml:6: slack: stands here a second time"),
+    "a key twice": (KING + "slack: {}\n", r"king\.yaml:6: slack: is here a second time"),
     "no YAML": ("slack:\n  a: [1\nb: 2\n", r"king\.yaml:3: YAML: "),
     "a tab": ("slack:\n\tdefault_channel: x\n", r"king\.yaml:2: YAML: "),
     "two documents": ("slack: {}\n---\nslack: {}\n", r"king\.yaml:2: YAML: "),
