@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -255,7 +255,7 @@ import kingdom.mq
 with kingdom.mq.open(sys.argv[1]) as q:
     @q.worker("jobs", concurrency=2)
     def work(message):
-        print(message.payload, flush=True)
+        print(f"{message.payload}\\n", end="", flush=True)  # as one write: there are two of us
         while not Path(sys.argv[2]).exists():
             time.sleep(0.02)
 
@@ -269,13 +269,17 @@ def test_a_signal_ends_workers_in_order(home: Path, signals: int, left: int) -> 
     """One lets them finish what is in work; after a second one it is given back."""
     with kingdom.mq.open(home / "data") as q:
         q.publish_batch("jobs", [1, 2, 3, 4])
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(home / "data"), str(home / "go")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    ) as process:
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(home / "data"), str(home / "go")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        ) as process,
+        ExitStack() as after,
+    ):
+        after.callback(process.kill)
         assert process.stdout is not None
         assert process.stderr is not None
         assert sorted(process.stdout.readline() for _ in range(2)) == ["1\n", "2\n"]
