@@ -735,6 +735,7 @@ def test_a_name_to_commit_in_leaves_the_rest_of_the_owners_git_as_it_is(
     monkeypatch.setenv("HOME", str(owners))
     (general.places.config / "system.yaml").write_text("runtime: {git: {name: Kim}}\n")
     general.manifest(sandbox=sandbox)
+    (general.places.config / "general.yaml").write_text(f"trusted: [{GENERAL}]\n")
     general.restart()
     general.runs(ASKS_GIT + says(status="success"))
     put(general.home, "tasks", "pending", **task())
