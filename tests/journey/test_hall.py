@@ -56,8 +56,12 @@ def asked(kingdom: Kingdom, anna: Person) -> tuple[str, str]:
     kingdom.until(lambda: "roomId" in anna.call("GET", "/kingdom").json()["asking"][0], "it asks in a room")
     room = str(anna.call("GET", "/kingdom").json()["asking"][0]["roomId"])
     assert question["choices"] == ["the shop", "the site"]
-    [told] = [line for line in anna.history(room) if line.get("about", {}).get("code") == "question"]
-    assert told["about"] == {"taskId": question["taskId"], "code": "question", "choices": question["choices"]}
+
+    def told() -> list[object]:
+        return [line["about"] for line in anna.history(room) if line.get("about", {}).get("code") == "question"]
+
+    kingdom.until(told, "the question is stored")
+    assert told()[0] == {"taskId": question["taskId"], "code": "question", "choices": question["choices"]}
     return question["taskId"], room
 
 
