@@ -221,9 +221,11 @@ def council(walk: Walk) -> Iterator[None]:
     from bench.homes import bare
     from kingdom.base.home.places import find_codec
     from kingdom.council import mime
+    from kingdom.court.soldier import sandbox
 
     programs = {"coordinator": AGENT + COORDINATOR, "ignitian": AGENT + IGNITIAN}
-    agents = {name: {"command": [sys.executable, "-c", program]} for name, program in programs.items()}
+    can = sandbox.missing() is None
+    agents = {name: {"command": [sys.executable, "-c", code], "sandbox": can} for name, code in programs.items()}
     places = bare(walk.home, council={"agents": agents, "defaults": {"worker_count": 1}})
     (walk.home / "codec.py").symlink_to(find_codec())
     walk.role("council")
