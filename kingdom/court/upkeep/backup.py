@@ -291,7 +291,8 @@ def unpack(archive: Path, into: Path) -> dict[str, Any]:
     make_folder(into)
     try:
         with tarfile.open(archive, "r:gz") as packed:
-            packed.extractall(into, filter=_safe)
+            packed.extraction_filter = lambda member, _: member  # `_safe` has looked; Python 3.11.2 has no filters yet
+            packed.extractall(into, members=_safe(packed, os.path.realpath(into)))
         note = read_json(into / NOTE)
         (into / NOTE).unlink()
     except (tarfile.TarError, EOFError, FileNotFoundError, BadFile, OSError) as error:
@@ -301,9 +302,21 @@ def unpack(archive: Path, into: Path) -> dict[str, Any]:
     return note
 
 
-def _safe(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
-    """Return a member that lies within the folder, with the mode that it had."""
-    return tarfile.data_filter(member, into).replace(mode=member.mode & 0o777)
+def _safe(packed: tarfile.TarFile, into: str) -> Iterator[tarfile.TarInfo]:
+    """Yield each member that lies within the folder, and leads nowhere else, as our own and with the mode it had."""
+    for member in packed:
+        leads_to = {os.path.join(into, member.name)}
+        if member.issym():
+            leads_to.add(os.path.join(into, os.path.dirname(member.name), member.linkname))
+        elif member.islnk():
+            leads_to.add(os.path.join(into, member.linkname))
+        elif not (member.isreg() or member.isdir()):
+            raise tarfile.ExtractError(f"{member.name!r} is no file")
+        if any(os.path.commonpath((into, os.path.realpath(path))) != into for path in leads_to):
+            raise tarfile.ExtractError(f"{member.name!r} leads outside")
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        member.mode &= 0o777
+        yield member
 
 
 def put_in_place(unpacked: Path, places: Places, disk: Disk, aside: Path | None) -> None:
