@@ -9,7 +9,7 @@ from kingdom.base.home import schemas
 from kingdom.base.home.places import find_data
 from tests.council.test_bodies import LEAST
 
-ALL = sorted(path.name.removesuffix(".schema.json") for path in (find_data() / "schemas/council").iterdir())
+ALL = sorted(path.name.removesuffix(".schema.json") for path in (find_data() / "schemas/council").glob("*.json"))
 
 
 @pytest.mark.parametrize("name", ALL)

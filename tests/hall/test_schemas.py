@@ -24,7 +24,7 @@ COMMAND = {
 LEAST = {"message-created": CREATED, "message-persisted": PERSISTED, "command": COMMAND}
 
 
-ALL = sorted(path.name.removesuffix(".schema.json") for path in (find_data() / "schemas/hall").iterdir())
+ALL = sorted(path.name.removesuffix(".schema.json") for path in (find_data() / "schemas/hall").glob("*.json"))
 
 
 @pytest.mark.parametrize("name", ALL)
